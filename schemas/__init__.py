@@ -1,0 +1,1 @@
+"""Every message that programs exchange, and nothing else: no IO, no decisions."""

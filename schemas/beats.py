@@ -1,0 +1,62 @@
+"""What programs tell each other once a second over core NATS. Stored nowhere; losing one is harmless."""
+
+from msgspec import Struct
+
+from schemas.ids import ControlId, LogId, NodeId, ReplicaId, RouterId
+
+
+class AgentBeat(Struct, frozen=True, gc=False, kw_only=True):
+    """An agent is alive."""
+
+    node: NodeId
+    incarnation: str
+    log: LogId | None
+    """The log it follows, None before it has seen one."""
+    highest: int
+    """Highest LOG sequence it has seen."""
+    assignment: int
+    """LOG sequence of the assignment that it has applied, 0 for none."""
+
+
+class RouterBeat(Struct, frozen=True, gc=False, kw_only=True):
+    """A router is alive, and what it has applied."""
+
+    router: RouterId
+    incarnation: str
+    log: LogId | None
+    highest: int
+    applied: int
+    """Every catalog and endpoints document up to this LOG sequence is in its table."""
+
+
+class ControlBeat(Struct, frozen=True, gc=False, kw_only=True):
+    """The leader is alive, and how far each class of documents has come."""
+
+    control: ControlId
+    incarnation: str
+    epoch: int
+    log: LogId
+    head: int
+    """LOG sequence applied."""
+    routing: int
+    """Newest LOG sequence of any catalog or endpoints document."""
+    damaged: str = ""
+    """Not empty: it decides nothing, and why."""
+
+
+class EngineLoad(Struct, frozen=True, gc=False, kw_only=True):
+    """Scraped figures of one engine. None = unknown, never 0."""
+
+    running: float | None = None
+    waiting: float | None = None
+    kv_usage: float | None = None
+    """0..1."""
+    prompt_tokens: float | None = None
+    generation_tokens: float | None = None
+
+
+class NodeLoad(Struct, frozen=True, gc=False, kw_only=True):
+    """Figures of all engines of a node."""
+
+    node: NodeId
+    engines: dict[ReplicaId, EngineLoad]

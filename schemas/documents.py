@@ -1,0 +1,370 @@
+"""State documents: the whole value of one entity, one struct a subject family.
+
+Fields may be added with a default; a new meaning is a new version with an upcaster.
+"""
+
+from typing import Literal
+
+from msgspec import Raw, Struct
+
+from schemas.ids import (
+    ControlId,
+    EngineName,
+    EventId,
+    GpuUuid,
+    LogId,
+    ModelName,
+    NodeId,
+    ReplicaId,
+    RouterId,
+)
+
+CardHealth = Literal["healthy", "degraded", "unhealthy", "unknown"]
+NodeCondition = Literal["alive", "unreachable", "lost"]
+ShardPhase = Literal["starting", "loading", "ready", "failed", "stopping", "stopped"]
+ReplicaGoal = Literal["run", "drain", "stop"]
+ShardGoal = Literal["run", "drain"]
+EngineKind = Literal["vllm", "llamacpp", "sglang"]
+Task = Literal["generate", "embed"]
+
+
+class Document(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
+    """Common habits of all state documents."""
+
+
+class Gone(Document, frozen=True, gc=False, kw_only=True):
+    """The entity of this subject is no more; the subject may be used again once nothing names it."""
+
+    gone: Literal[True] = True
+    id: str
+
+
+class Genesis(Document, frozen=True, gc=False, kw_only=True):
+    """First document of a log."""
+
+    log_id: LogId
+    format: int
+    parent: LogId | None = None
+    """The log that this one replaced after damage."""
+
+
+class CatalogPointer(Document, frozen=True, gc=False, kw_only=True):
+    """Which revision is current. One event of this subject is one swap."""
+
+    revision: int
+    hash: str
+    author: str
+    reason: str = ""
+
+
+class CatalogRevision(Document, frozen=True, gc=False, kw_only=True):
+    """An immutable catalog. `source` becomes a Catalog only through `services.fleet.catalog`."""
+
+    revision: int
+    hash: str
+    source: Raw
+
+
+class Card(Document, frozen=True, gc=False, kw_only=True):
+    """One GPU."""
+
+    uuid: GpuUuid
+    gpu_class: str
+    memory_bytes: int
+    foreign_bytes: int = 0
+    health: CardHealth = "healthy"
+    reason: str = ""
+
+
+class EngineOnNode(Document, frozen=True, gc=False, kw_only=True):
+    """A named engine environment as the agent found it."""
+
+    name: EngineName
+    kind: EngineKind
+    version: str = ""
+    """Empty: could not be told."""
+
+
+class ProcessIdentity(Document, frozen=True, gc=False, kw_only=True):
+    """What tells a process from a stranger that got its pid later."""
+
+    boot_id: str
+    pid: int
+    start_ticks: int
+    """Field 22 of /proc/<pid>/stat."""
+
+
+class Session(Document, frozen=True, gc=False, kw_only=True):
+    """An engine session of ours that a starting agent found alive."""
+
+    replica: ReplicaId
+    attempt: int
+    process: ProcessIdentity
+
+
+class NodeInfo(Document, frozen=True, gc=False, kw_only=True):
+    """A node as its agent describes it, written at the agent's start and on change."""
+
+    node: NodeId
+    machine_id: str
+    boot_id: str
+    incarnation: str
+    """One start of the agent process."""
+    agent_version: str
+    address: str
+    """Host where the node's engines answer routers."""
+    fabric_address: str = ""
+    admin_address: str
+    """host:port of the agent's admin listener, for direct probes."""
+    ports: tuple[int, int]
+    """First and last port that engines may be given."""
+    cards: tuple[Card, ...] = ()
+    fabric: str = ""
+    labels: dict[str, str] = {}
+    cores: float
+    memory_bytes: int
+    engines: tuple[EngineOnNode, ...] = ()
+    sessions: tuple[Session, ...] = ()
+    engines_survive_agent: bool = True
+
+
+class LastError(Document, frozen=True, gc=False, kw_only=True):
+    """Why a shard failed. Stands in every report from the first failure to the next good start."""
+
+    failure: str
+    """A failure class: `port_in_use`, `model_not_found`, `killed`, …"""
+    message: str
+    """The decisive line, control characters escaped, secrets struck out."""
+    exit_code: int | None = None
+    """Negative: killed by that signal. None: still running, or not known."""
+    permanent: bool = False
+    log: str = ""
+    """At most 4 KiB of engine log around the cause."""
+
+
+class Progress(Document, frozen=True, gc=False, kw_only=True):
+    """How far a load has come."""
+
+    step: str
+    percent: float | None = None
+
+
+class ShardStatus(Document, frozen=True, gc=False, kw_only=True):
+    """One shard as its agent sees it."""
+
+    node: NodeId
+    replica: ReplicaId
+    model: ModelName
+    rank: int
+    phase: ShardPhase
+    attempt: int
+    run: int
+    """Counts the agent's own restarts within an attempt, from 0."""
+    gpus: tuple[GpuUuid, ...] = ()
+    process: ProcessIdentity | None = None
+    port: int = 0
+    engine: EngineName
+    engine_version: str = ""
+    since: str
+    """When this phase began, by the agent's clock; for display."""
+    progress: Progress | None = None
+    failures: int = 0
+    """Failures in a row, back to 0 after 10 min healthy."""
+    retry_at: str | None = None
+    error: LastError | None = None
+    incarnation: str
+    """The agent that wrote this."""
+
+
+class NodeVerdict(Document, frozen=True, gc=False, kw_only=True):
+    """What control holds of a node's silence."""
+
+    node: NodeId
+    condition: NodeCondition
+    since: str
+    lost_patience_seconds: float | None = None
+    """The longest patience that this silence has outlasted: models with more still wait."""
+
+
+class ShardPlan(Document, frozen=True, gc=False, kw_only=True):
+    """Where one shard of a replica runs."""
+
+    node: NodeId
+    rank: int
+    gpus: tuple[GpuUuid, ...] = ()
+    port: int
+    rendezvous_port: int = 0
+
+
+class ReplicaDocument(Document, frozen=True, gc=False, kw_only=True):
+    """One running copy of a model, as control decided it. What really runs is in the shard documents."""
+
+    id: ReplicaId
+    model: ModelName
+    slot: int
+    generation: int
+    revision: int
+    """Catalog revision that it was placed for."""
+    profile_hash: str
+    attempt: int
+    shards: tuple[ShardPlan, ...]
+    goal: ReplicaGoal
+    since: str
+    """When this goal was set, by control's clock."""
+    reason: str = ""
+    deadline: str | None = None
+    """Drain ends here at the latest; None with goal drain: never by time."""
+
+
+class SecretRef(Document, frozen=True, gc=False, kw_only=True):
+    """A value that only the node knows; `secret` is the name under which it is resolved there."""
+
+    secret: str
+
+
+class RestartPolicy(Document, frozen=True, gc=False, kw_only=True):
+    """How the agent restarts a single-node shard. Seconds."""
+
+    first_seconds: float = 1.0
+    longest_seconds: float = 300.0
+    healthy_seconds: float = 600.0
+    """Failures in a row are forgotten after this time healthy."""
+
+
+class LaunchSpec(Document, frozen=True, gc=False, kw_only=True):
+    """All that an agent needs to start one shard; secrets by reference."""
+
+    engine: EngineName
+    kind: EngineKind
+    version: str = ""
+    """The catalog's pin; empty: any."""
+    source: str
+    served_name: ModelName
+    task: Task = "generate"
+    gpus: tuple[GpuUuid, ...] = ()
+    cores: float = 0.0
+    nodes: int = 1
+    rank: int = 0
+    host: str
+    port: int
+    head_address: str = ""
+    rendezvous_port: int = 0
+    args: dict[str, str] = {}
+    env: dict[str, str | SecretRef] = {}
+    metrics: dict[str, str] | None = None
+    """None: the adapter's own map. See `services.fleet.engine_metrics`."""
+    stall_seconds: float | None = 600.0
+    """A load without a new phase, percent or byte for so long is killed; None: never."""
+    restart: RestartPolicy | None = RestartPolicy()
+    """None: only control restarts it (a gang's member)."""
+
+
+class AssignedShard(Document, frozen=True, gc=False, kw_only=True):
+    """One shard that a node should run."""
+
+    replica: ReplicaId
+    model: ModelName
+    attempt: int
+    goal: ShardGoal
+    deadline: str | None = None
+    """With goal drain: stop at this time even when busy; None: wait for ever."""
+    launch: LaunchSpec
+    cause: EventId | None = None
+    """The replica event that put it here; the agent's reports name it as their cause."""
+
+
+class Assignment(Document, frozen=True, gc=False, kw_only=True):
+    """The full set of shards of a node. Absent = stop."""
+
+    node: NodeId
+    shards: tuple[AssignedShard, ...]
+
+
+class Endpoint(Document, frozen=True, gc=False, kw_only=True):
+    """A ready replica's address."""
+
+    replica: ReplicaId
+    incarnation: str
+    """attempt.run: another start of the engine is another incarnation."""
+    address: str
+    """host:port of rank 0."""
+    node: NodeId
+    kind: EngineKind
+    metrics: dict[str, str] | None = None
+    unrouted: bool = False
+    """Takes no new request; what it has may finish."""
+    last_choice: bool = False
+    """Its node is unreachable: chosen only when no other can serve."""
+
+
+class EndpointShard(Document, frozen=True, gc=False, kw_only=True):
+    """Up to 500 endpoints of a model, cut by stable hash. Shard 0 says how many shards there are."""
+
+    model: ModelName
+    shard: int
+    shards: int
+    endpoints: tuple[Endpoint, ...]
+
+
+class NodeRefusal(Document, frozen=True, gc=False, kw_only=True):
+    """Nodes that failed the same predicate first."""
+
+    reason: str
+    nodes: int
+    detail: str = ""
+
+
+class PlacementVerdict(Document, frozen=True, gc=False, kw_only=True):
+    """The model's last placement decision; written when verdict or main reason changes."""
+
+    model: ModelName
+    verdict: Literal["placed", "unplaceable"]
+    wanted: int
+    placed: int
+    refusals: tuple[NodeRefusal, ...] = ()
+    rules: int
+    """Version of the placer's rules."""
+    seen: int
+    """LOG sequence at which it was decided."""
+
+
+class ControlEpoch(Document, frozen=True, gc=False, kw_only=True):
+    """Who leads. The LOG sequence of this document is the fence of every batch."""
+
+    holder: ControlId
+    incarnation: str
+    address: str = ""
+    """host:port of the holder's admin listener."""
+
+
+class ModelUse(Document, frozen=True, gc=False, kw_only=True):
+    """When each replica of a model was last acquired by one router."""
+
+    model: ModelName
+    last_used: dict[ReplicaId, str]
+
+
+class RouterReport(Document, frozen=True, gc=False, kw_only=True):
+    """One router worker's idle map and what it cannot reach; cut by model into chunks."""
+
+    router: RouterId
+    incarnation: str
+    since: str
+    """When it began to watch: a replica that is absent from the map was unused since then."""
+    chunk: int
+    chunks: int
+    use: tuple[ModelUse, ...] = ()
+    unreachable: dict[ReplicaId, str] = {}
+
+
+class CommandRecord(Document, frozen=True, gc=False, kw_only=True):
+    """A happening: what an operator asked for and what came of it. Refused ones too."""
+
+    verb: str
+    actor: str
+    source: str
+    """Address that the request came from."""
+    reason: str = ""
+    target: str = ""
+    outcome: Literal["accepted", "refused"]
+    detail: str = ""

@@ -1,0 +1,111 @@
+"""Names of streams and subjects: the only place where they are spelt.
+
+`flotilla.log.s.…` holds state documents (the last one of a subject wins), `flotilla.log.e.…` holds
+happenings (history only). The server republishes what it stored from `flotilla.log.…` to
+`flotilla.live.…`. Beats, load figures and request/reply are core NATS and stored nowhere.
+"""
+
+from schemas.ids import ControlId, ModelName, NodeId, ReplicaId, RouterId, token
+
+LOG = "FLOTILLA_LOG"
+STATE = "FLOTILLA_STATE"
+TAILS = "FLOTILLA_TAILS"
+CHECKPOINT = "FLOTILLA_CHECKPOINT"
+
+LOG_ROOT = "flotilla.log."
+LIVE_ROOT = "flotilla.live."
+STATE_ROOT = "flotilla.log.s."
+HAPPENING_ROOT = "flotilla.log.e."
+
+GENESIS = "flotilla.log.s.genesis"
+CATALOG = "flotilla.log.s.catalog"
+CONTROL_EPOCH = "flotilla.log.s.control.epoch"
+
+REVISION_SLOTS = 200
+ENDPOINTS_PER_SHARD = 500
+OPERATION_SLOTS = 256
+
+
+def catalog_revision(revision: int) -> str:
+    """One of 200 slots, so that the number of subjects stays bounded."""
+    return f"flotilla.log.s.catalog.rev.{revision % REVISION_SLOTS}"
+
+
+def node_info(node: NodeId) -> str:
+    """Written by the node's agent."""
+    return f"flotilla.log.s.node.{token(node)}.info"
+
+
+def node_shard(node: NodeId, slot: int) -> str:
+    """Written by the node's agent; slots are used again."""
+    return f"flotilla.log.s.node.{token(node)}.shard.{slot}"
+
+
+def node_verdict(node: NodeId) -> str:
+    """Written by control: alive, unreachable or lost."""
+    return f"flotilla.log.s.node.{token(node)}.verdict"
+
+
+def replica(model: ModelName, slot: int) -> str:
+    """Written by control; slots are used again under a new generation."""
+    return f"flotilla.log.s.replica.{token(model)}.{slot}"
+
+
+def assignment(node: NodeId) -> str:
+    """Written by control: the full set of shards that the node should run."""
+    return f"flotilla.log.s.assignment.{token(node)}"
+
+
+def endpoints(model: ModelName, shard: int) -> str:
+    """Written by control: ready replicas of a model, at most 500 a shard."""
+    return f"flotilla.log.s.endpoints.{token(model)}.{shard:02d}"
+
+
+def placement(model: ModelName) -> str:
+    """Written by control: the model's last placement verdict."""
+    return f"flotilla.log.s.placement.{token(model)}"
+
+
+def router_report(router: RouterId, chunk: int) -> str:
+    """Written by the router: idle map and counters, at most 256 KiB a chunk."""
+    return f"flotilla.log.s.router.{token(router)}.{chunk:02d}"
+
+
+def command(verb: str) -> str:
+    """Written by control: an operator's command and its outcome."""
+    return f"flotilla.log.e.command.{verb}"
+
+
+def live(subject: str) -> str:
+    """Where the server republishes what it stored under a log subject."""
+    return LIVE_ROOT + subject.removeprefix(LOG_ROOT)
+
+
+def logged(live_subject: str) -> str:
+    """The log subject of a republished message."""
+    return LOG_ROOT + live_subject.removeprefix(LIVE_ROOT)
+
+
+def agent_beat(node: NodeId) -> str:
+    """Core NATS, once a second."""
+    return f"flotilla.beat.agent.{token(node)}"
+
+
+def router_beat(router: RouterId) -> str:
+    """Core NATS, once a second."""
+    return f"flotilla.beat.router.{token(router)}"
+
+
+def control_beat(control: ControlId) -> str:
+    """Core NATS, once a second."""
+    return f"flotilla.beat.control.{token(control)}"
+
+
+def load(node: NodeId) -> str:
+    """Core NATS, once a second: scraped figures of the node's engines."""
+    return f"flotilla.load.{token(node)}"
+
+
+def tail(node: NodeId, replica_of: ReplicaId) -> str:
+    """Stored in FLOTILLA_TAILS: engine log around a failure, at most 64 KiB."""
+    return f"flotilla.tail.{token(node)}.{token(replica_of)}"

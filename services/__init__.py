@@ -1,0 +1,1 @@
+"""The programs, and the packages they share."""

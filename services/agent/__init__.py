@@ -1,0 +1,1 @@
+"""Runs on each node: starts, watches, adopts and stops engines, and reports what is."""

@@ -1,0 +1,1 @@
+"""Decides what runs where: pure decisions, a loop that records them, the management API."""

@@ -1,0 +1,300 @@
+"""FleetState and its fold: the fleet as the log tells it.
+
+State is the last document of each subject. `apply` is the only place that changes it; everything
+else reads. Applying is idempotent and needs no order between subjects: for one subject the higher
+LOG sequence wins. So a state read from STATE and LOG's tail is byte-equal to one folded from the
+first event (tests/unit/fleet/test_state.py).
+
+A payload that cannot be read is set aside: its entity keeps the last good value, is listed in
+`unreadable` and must not be acted on. An event that this version does not understand is listed in
+`unknown`; unless it is marked optional, deciding must stop (`halted`).
+"""
+
+import hashlib
+from typing import Any, Generic, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from schemas import codec, subjects
+from schemas.documents import (
+    Assignment,
+    CatalogPointer,
+    CatalogRevision,
+    ControlEpoch,
+    Document,
+    EndpointShard,
+    Genesis,
+    Gone,
+    NodeInfo,
+    NodeVerdict,
+    PlacementVerdict,
+    ReplicaDocument,
+    RouterReport,
+    ShardStatus,
+)
+from schemas.events import VERSION, log_prefix
+from schemas.ids import EventId, LogId, ModelName, NodeId, ReplicaId, token
+
+D = TypeVar("D", bound=Document)
+
+
+class Held(Struct, Generic[D], frozen=True, gc=False):
+    """The last document of one subject and where it stands in the log."""
+
+    sequence: int
+    event: EventId
+    type: str
+    at: str
+    document: D
+
+
+class Unreadable(Struct, frozen=True, gc=False):
+    """A subject whose last message could not be read."""
+
+    sequence: int
+    reason: str
+
+
+class Unknown(Struct, frozen=True, gc=False):
+    """A last message that this version does not understand."""
+
+    sequence: int
+    type: str
+    version: int
+    optional: bool
+
+
+class Family(Struct, frozen=True, gc=False):
+    """Where documents of one kind live: `pattern` in subject tokens after `flotilla.log.s.`, `*` a name."""
+
+    pattern: tuple[str, ...]
+    struct: type[Document]
+    table: str
+    """The attribute of FleetState that holds them."""
+
+
+FAMILIES = (
+    Family(("genesis",), Genesis, "genesis"),
+    Family(("catalog",), CatalogPointer, "catalog"),
+    Family(("catalog", "rev", "*"), CatalogRevision, "revisions"),
+    Family(("node", "*", "info"), NodeInfo, "infos"),
+    Family(("node", "*", "shard", "*"), ShardStatus, "shards"),
+    Family(("node", "*", "verdict"), NodeVerdict, "verdicts"),
+    Family(("replica", "*", "*"), ReplicaDocument, "replicas"),
+    Family(("assignment", "*"), Assignment, "assignments"),
+    Family(("endpoints", "*", "*"), EndpointShard, "endpoints"),
+    Family(("placement", "*"), PlacementVerdict, "placements"),
+    Family(("control", "epoch"), ControlEpoch, "epoch"),
+    Family(("router", "*", "*"), RouterReport, "routers"),
+)
+
+_DECODERS: dict[type[Document], msgspec.json.Decoder[Any]] = {
+    family.struct: msgspec.json.Decoder(family.struct) for family in FAMILIES
+}
+_GONE = msgspec.json.Decoder(Gone)
+_GONE_MARK = b'{"gone":true'
+
+Key = tuple[str, ...]
+"""The names in a subject, in order: (node token, slot) for a shard, () for the catalog pointer."""
+
+
+class FleetState:
+    """The last document of every subject, in one table a family, keyed by the names in the subject.
+
+    Keys hold tokens; `info`, `verdict` and the like take real names. Only `apply` changes it.
+    """
+
+    def __init__(self) -> None:
+        self.sequence = 0
+        """Highest LOG sequence applied, happenings included."""
+        self.newest_control_at = ""
+        """Newest `at` of control's documents: the fleet's clock never runs behind it. Not in `dump`."""
+        self.genesis: dict[Key, Held[Genesis]] = {}
+        self.catalog: dict[Key, Held[CatalogPointer]] = {}
+        self.revisions: dict[Key, Held[CatalogRevision]] = {}
+        self.infos: dict[Key, Held[NodeInfo]] = {}
+        self.shards: dict[Key, Held[ShardStatus]] = {}
+        self.verdicts: dict[Key, Held[NodeVerdict]] = {}
+        self.replicas: dict[Key, Held[ReplicaDocument]] = {}
+        self.assignments: dict[Key, Held[Assignment]] = {}
+        self.endpoints: dict[Key, Held[EndpointShard]] = {}
+        self.placements: dict[Key, Held[PlacementVerdict]] = {}
+        self.epoch: dict[Key, Held[ControlEpoch]] = {}
+        self.routers: dict[Key, Held[RouterReport]] = {}
+        self.gone: dict[str, Held[Gone]] = {}
+        """By subject: retired entities, whose ids must not be used again."""
+        self.unreadable: dict[str, Unreadable] = {}
+        self.unknown: dict[str, Unknown] = {}
+        self.replicas_by_id: dict[ReplicaId, Held[ReplicaDocument]] = {}
+        self.shards_by_replica: dict[ReplicaId, dict[Key, Held[ShardStatus]]] = {}
+
+    def apply(self, sequence: int, subject: str, payload: bytes) -> None:
+        """Fold one stored message in. Older than what the subject holds: no effect."""
+        self.sequence = max(self.sequence, sequence)
+        if not subject.startswith(subjects.STATE_ROOT):
+            return  # A happening changes no state.
+        if sequence <= self._applied(subject):
+            return
+        try:
+            self._apply_event(sequence, subject, payload)
+        except (msgspec.DecodeError, ValueError) as error:
+            self.unreadable[subject] = Unreadable(sequence, str(error))
+
+    def _apply_event(self, sequence: int, subject: str, payload: bytes) -> None:
+        event = codec.decode_event(payload)
+        found = family_of(subject)
+        if found is None or event.v > VERSION:
+            self.unknown[subject] = Unknown(sequence, event.type, event.v, event.opt)
+            return
+        family, key = found
+        document = _decode(family, event.data)
+        self._check_log(event.log, document)
+        self.unknown.pop(subject, None)
+        self.unreadable.pop(subject, None)
+        if event.src.startswith("control/"):
+            self.newest_control_at = max(self.newest_control_at, event.at)
+        self._remove(family, key)
+        self.gone.pop(subject, None)
+        if isinstance(document, Gone):
+            self.gone[subject] = Held(sequence, event.id, event.type, event.at, document)
+        else:
+            self._put(family, key, Held(sequence, event.id, event.type, event.at, document))
+
+    def _check_log(self, log: str, document: Document) -> None:
+        """One log id in one log; the first genesis is what the rest is held against."""
+        if isinstance(document, Genesis):
+            return
+        mine = self.log_id
+        if mine is not None and log != log_prefix(mine):
+            raise ValueError(f"belongs to log {log}, this is {log_prefix(mine)}")
+
+    def _applied(self, subject: str) -> int:
+        """LOG sequence of the newest message of the subject that was looked at."""
+        newest = 0
+        if (unreadable := self.unreadable.get(subject)) is not None:
+            newest = unreadable.sequence
+        if (unknown := self.unknown.get(subject)) is not None:
+            newest = max(newest, unknown.sequence)
+        if (held := self.held(subject)) is not None:
+            newest = max(newest, held.sequence)
+        return newest
+
+    def held(self, subject: str) -> Held[Any] | None:
+        """What the subject holds, a Gone document included."""
+        if (gone := self.gone.get(subject)) is not None:
+            return gone
+        found = family_of(subject)
+        if found is None:
+            return None
+        family, key = found
+        table: dict[Key, Held[Any]] = getattr(self, family.table)
+        return table.get(key)
+
+    def _put(self, family: Family, key: Key, held: Held[Any]) -> None:
+        table: dict[Key, Held[Any]] = getattr(self, family.table)
+        table[key] = held
+        if isinstance(held.document, ReplicaDocument):
+            self.replicas_by_id[held.document.id] = held
+        elif isinstance(held.document, ShardStatus):
+            self.shards_by_replica.setdefault(held.document.replica, {})[key] = held
+
+    def _remove(self, family: Family, key: Key) -> None:
+        table: dict[Key, Held[Any]] = getattr(self, family.table)
+        old = table.pop(key, None)
+        if old is None:
+            return
+        if isinstance(old.document, ReplicaDocument):
+            self.replicas_by_id.pop(old.document.id, None)
+        elif isinstance(old.document, ShardStatus):
+            shards = self.shards_by_replica[old.document.replica]
+            shards.pop(key, None)
+            if not shards:
+                del self.shards_by_replica[old.document.replica]
+
+    @property
+    def log_id(self) -> LogId | None:
+        """None before the genesis was seen."""
+        held = self.genesis.get(())
+        return None if held is None else held.document.log_id
+
+    @property
+    def fence(self) -> int:
+        """LOG sequence of the epoch document; 0 before the first claim."""
+        held = self.epoch.get(())
+        return 0 if held is None else held.sequence
+
+    def info(self, node: NodeId) -> Held[NodeInfo] | None:
+        """The node as its agent describes it."""
+        return self.infos.get((token(node),))
+
+    def verdict(self, node: NodeId) -> Held[NodeVerdict] | None:
+        """What control holds of the node's silence; None: never judged, so alive."""
+        return self.verdicts.get((token(node),))
+
+    def assignment(self, node: NodeId) -> Held[Assignment] | None:
+        """What the node was last told to run."""
+        return self.assignments.get((token(node),))
+
+    def placement(self, model: ModelName) -> Held[PlacementVerdict] | None:
+        """The model's last placement verdict."""
+        return self.placements.get((token(model),))
+
+    def shards_of(self, replica: ReplicaId) -> tuple[Held[ShardStatus], ...]:
+        """Every shard document that names the replica, in the order of their subjects."""
+        shards = self.shards_by_replica.get(replica, {})
+        return tuple(held for _, held in sorted(shards.items()))
+
+    def halted(self) -> tuple[str, ...]:
+        """Why deciding must stop, if it must: events that only a newer version understands."""
+        return tuple(
+            f"{subject} holds {unknown.type} v{unknown.version} at sequence {unknown.sequence}; "
+            f"this version knows v{VERSION}"
+            for subject, unknown in sorted(self.unknown.items())
+            if not unknown.optional
+        )
+
+    def dump(self) -> bytes:
+        """Every document with its place in the log, as deterministic JSON, without `control.epoch`.
+
+        Two states that hold the same give the same bytes, however they came about.
+        """
+        documents = {
+            ".".join([family.table, *key]): held
+            for family in FAMILIES
+            if family.table != "epoch"
+            for key, held in getattr(self, family.table).items()
+        }
+        return codec.encode(
+            {
+                "sequence": self.sequence,
+                "documents": documents,
+                "gone": self.gone,
+                "unreadable": self.unreadable,
+                "unknown": self.unknown,
+            }
+        )
+
+    def digest(self) -> str:
+        """sha256 of `dump`."""
+        return hashlib.sha256(self.dump()).hexdigest()
+
+
+def _decode(family: Family, data: msgspec.Raw) -> Document:
+    payload = bytes(data)
+    if payload.startswith(_GONE_MARK):
+        gone: Gone = _GONE.decode(payload)
+        return gone
+    document: Document = _DECODERS[family.struct].decode(payload)
+    return document
+
+
+def family_of(subject: str) -> tuple[Family, Key] | None:
+    """The family of a state subject and the names in it; None for a subject of no known family."""
+    tokens = subject.removeprefix(subjects.STATE_ROOT).split(".")
+    for family in FAMILIES:
+        if len(family.pattern) == len(tokens):
+            names = tuple(t for p, t in zip(family.pattern, tokens, strict=True) if p == "*")
+            if all(p in ("*", t) for p, t in zip(family.pattern, tokens, strict=True)):
+                return family, names
+    return None

@@ -1,0 +1,1 @@
+"""The only package that imports nats: connect, append, tail, snapshot, follow, streams."""
