@@ -3,14 +3,10 @@
 A whole Catalog is made by `services.fleet.catalog` alone, which checks all of this together.
 """
 
-from typing import Literal
-
 from msgspec import Struct
 
 from schemas.documents import EngineKind, SecretRef, Task
 from schemas.ids import EngineName, ModelName
-
-Policy = Literal["least-loaded"]
 
 
 class EngineEnvironment(Struct, frozen=True, kw_only=True):

@@ -1,0 +1,291 @@
+"""The management API: its frames, and its routes as a table with roles.
+
+Served by control on the admin listener; the command line's client and the API's documentation come
+from the same table. Every answer is framed `{kind, apiVersion, asOfSeq, …}`.
+"""
+
+from typing import Literal
+
+from msgspec import Raw, Struct
+
+from schemas.documents import CardHealth, LastError, NodeCondition, NodeRefusal, Progress
+from schemas.ids import EngineName, EventId, GpuUuid, ModelName, NodeId, ReplicaId, RouterId
+
+API_VERSION = "flotilla/v1"
+
+Role = Literal["viewer", "operator", "admin"]
+ROLES: tuple[Role, ...] = ("viewer", "operator", "admin")
+"""Each may do all that the ones before it may."""
+
+ReplicaPhase = Literal[
+    "placed", "starting", "loading", "ready", "draining", "stopping", "failed", "gone"
+]
+ModelCondition = Literal[
+    "ready", "degraded", "starting", "pending", "failed", "stopped", "draining"
+]
+
+
+class Frame(Struct, frozen=True, kw_only=True, tag_field="kind", rename="camel"):
+    """What every answer says beside its content."""
+
+    as_of_seq: int
+    """LOG sequence that the answer was computed at."""
+    api_version: str = API_VERSION
+
+
+class Damage(Struct, frozen=True, kw_only=True, rename="camel"):
+    """The log is not the one that was here before. Nothing is stopped; nothing is decided."""
+
+    reason: str
+    since: str
+    known_log: str = ""
+    found_log: str = ""
+    highest_known: int = 0
+    head: int = 0
+
+
+class CardRow(Struct, frozen=True, kw_only=True, rename="camel"):
+    """One GPU in tables."""
+
+    uuid: GpuUuid
+    gpu_class: str
+    health: CardHealth
+    reason: str = ""
+    replica: ReplicaId | None = None
+    """Who holds it."""
+
+
+class NodeRow(Struct, frozen=True, kw_only=True, rename="camel"):
+    """One node in tables."""
+
+    node: NodeId
+    condition: NodeCondition
+    condition_since: str = ""
+    address: str
+    fabric: str = ""
+    cores: float
+    memory_bytes: int
+    cards: tuple[CardRow, ...] = ()
+    engines: dict[EngineName, str] = {}
+    """Version by engine environment; empty: could not be told."""
+    replicas: int = 0
+    agent_version: str = ""
+    engines_survive_agent: bool = True
+
+
+class ShardRow(Struct, frozen=True, kw_only=True, rename="camel"):
+    """One shard of a replica in tables."""
+
+    node: NodeId
+    rank: int
+    gpus: tuple[GpuUuid, ...] = ()
+    port: int
+    phase: str
+    run: int = 0
+    failures: int = 0
+    retry_at: str | None = None
+    progress: Progress | None = None
+    error: LastError | None = None
+    engine_version: str = ""
+
+
+class ReplicaRow(Struct, frozen=True, kw_only=True, rename="camel"):
+    """One replica in tables."""
+
+    replica: ReplicaId
+    model: ModelName
+    phase: ReplicaPhase
+    goal: str
+    revision: int
+    attempt: int
+    since: str
+    shards: tuple[ShardRow, ...]
+    address: str = ""
+    routed: bool = False
+    """Routers may choose it for new requests."""
+    idle_seconds: float = -1.0
+    """Negative: unknown, which is not idle."""
+    idle_at_least: bool = False
+    """True: watched for so long without any use; the last use is older, or there was none."""
+    reason: str = ""
+
+
+class ModelRow(Struct, frozen=True, kw_only=True, rename="camel"):
+    """One model in tables."""
+
+    model: ModelName
+    condition: ModelCondition
+    engine: EngineName
+    wanted: int
+    ready: int
+    replicas: int
+    aliases: tuple[ModelName, ...] = ()
+    hidden: bool = False
+    reason: str = ""
+
+
+class RouterRow(Struct, frozen=True, kw_only=True, rename="camel"):
+    """One router worker in tables."""
+
+    router: RouterId
+    applied: int
+    heard_seconds_ago: float
+
+
+class Status(Frame, frozen=True, kw_only=True, tag="Status"):
+    """The fleet in one page."""
+
+    log: str = ""
+    leader: str = ""
+    leading: bool
+    """Whether the answering control leads."""
+    damage: Damage | None = None
+    halted: tuple[str, ...] = ()
+    """Why nothing is decided: events of a newer version, a refused catalog, …"""
+    warnings: tuple[str, ...] = ()
+    catalog_revision: int = 0
+    nodes: dict[str, int]
+    """Count by condition."""
+    models: dict[str, int]
+    """Count by condition."""
+    replicas: dict[str, int]
+    """Count by phase."""
+    attention: tuple[str, ...] = ()
+    """What is broken or cannot be placed, one line each."""
+    routers: tuple[RouterRow, ...] = ()
+
+
+class NodeList(Frame, frozen=True, kw_only=True, tag="NodeList"):
+    """All nodes."""
+
+    items: tuple[NodeRow, ...]
+
+
+class ReplicaList(Frame, frozen=True, kw_only=True, tag="ReplicaList"):
+    """All replicas."""
+
+    items: tuple[ReplicaRow, ...]
+
+
+class ModelList(Frame, frozen=True, kw_only=True, tag="ModelList"):
+    """All models of the catalog, and those on their way out."""
+
+    items: tuple[ModelRow, ...]
+
+
+class CatalogView(Frame, frozen=True, kw_only=True, tag="Catalog"):
+    """The current catalog in a form that makes the same catalog again."""
+
+    revision: int
+    hash: str
+    author: str
+    source: Raw
+
+
+class Explanation(Frame, frozen=True, kw_only=True, tag="Explanation"):
+    """Why a model's replicas are where they are, or nowhere."""
+
+    model: ModelName
+    decided: Literal["placed", "unplaceable", "nothing yet"]
+    decided_at_seq: int = 0
+    rules: int
+    wanted: int
+    placed: int
+    candidates: dict[NodeId, str]
+    """By node: `fits`, or the first predicate that it failed, with its numbers."""
+    refusals: tuple[NodeRefusal, ...] = ()
+    now: str
+    """What would be decided at asOfSeq."""
+
+
+class StateDump(Frame, frozen=True, kw_only=True, tag="State"):
+    """Every document, as `FleetState.dump` gives it."""
+
+    state: Raw
+
+
+class ApplyCatalog(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Make this the current catalog."""
+
+    source: str
+    """YAML text."""
+    file: str = ""
+    """Its name, for the places of faults."""
+    prune: tuple[ModelName, ...] = ()
+    """Models that may vanish."""
+    prune_all: bool = False
+    if_revision: int | None = None
+    reason: str = ""
+
+
+class Accepted(Frame, frozen=True, kw_only=True, tag="Accepted"):
+    """The command stands in the log."""
+
+    command: EventId
+    revision: int = 0
+    changed: bool = True
+    """False: the fleet was so already; nothing was written."""
+    warnings: tuple[str, ...] = ()
+
+
+class Fault(Struct, frozen=True, kw_only=True, rename="camel"):
+    """One fault of a catalog or setting, with its place."""
+
+    file: str = ""
+    line: int = 0
+    """From 1; 0: no place."""
+    column: int = 0
+    path: str = ""
+    """`models.llama-70b.replicas`."""
+    message: str
+    hint: str = ""
+
+
+class Refusal(Frame, frozen=True, kw_only=True, tag="Refusal"):
+    """The answer is no. `code` is stable, `message` is for people, `next` can be typed."""
+
+    code: str
+    message: str
+    why: str = ""
+    next: str = ""
+    faults: tuple[Fault, ...] = ()
+
+
+class Route(Struct, frozen=True, kw_only=True):
+    """One row of the API. `role` is the least that may call it."""
+
+    name: str
+    method: Literal["GET", "POST", "PUT", "DELETE"]
+    path: str
+    role: Role
+    request: type[Struct] | None = None
+    response: type[Frame]
+
+
+ROUTES: tuple[Route, ...] = (
+    Route(name="status", method="GET", path="/api/v1/status", role="viewer", response=Status),
+    Route(name="nodes", method="GET", path="/api/v1/nodes", role="viewer", response=NodeList),
+    Route(
+        name="replicas", method="GET", path="/api/v1/replicas", role="viewer", response=ReplicaList
+    ),
+    Route(name="models", method="GET", path="/api/v1/models", role="viewer", response=ModelList),
+    Route(
+        name="catalog", method="GET", path="/api/v1/catalog", role="viewer", response=CatalogView
+    ),
+    Route(
+        name="apply",
+        method="POST",
+        path="/api/v1/catalog",
+        role="operator",
+        request=ApplyCatalog,
+        response=Accepted,
+    ),
+    Route(
+        name="explain",
+        method="GET",
+        path="/api/v1/placement/{model}",
+        role="viewer",
+        response=Explanation,
+    ),
+    Route(name="state", method="GET", path="/api/v1/state", role="viewer", response=StateDump),
+)
