@@ -1,0 +1,1 @@
+"""What every program does: logging, signals, the admin listener, files that survive a crash."""
