@@ -32,7 +32,7 @@ class Document(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """Common habits of all state documents."""
 
 
-class Gone(Document, frozen=True, gc=False, kw_only=True):
+class Gone(Document, frozen=True, gc=False, kw_only=True, omit_defaults=False):
     """The entity of this subject is no more; the subject may be used again once nothing names it."""
 
     gone: Literal[True] = True
