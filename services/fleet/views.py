@@ -1,0 +1,317 @@
+"""Everything shown is computed here, once: tables and the status page, from state alone.
+
+`Live` is what only the answering process knows: who beats. It is shown, and never folded.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+
+from schemas.api import (
+    CardRow,
+    Damage,
+    ModelCondition,
+    ModelRow,
+    NodeRow,
+    ReplicaRow,
+    RouterRow,
+    ShardRow,
+    Status,
+)
+from schemas.catalog import Model
+from schemas.documents import (
+    NodeInfo,
+    NodeRefusal,
+    ReplicaDocument,
+    RouterReport,
+    ShardPlan,
+    ShardStatus,
+)
+from schemas.ids import EngineName, GpuUuid, ModelName, ReplicaId
+from services.fleet import phases
+from services.fleet.catalog import Catalog
+from services.fleet.idle import IdleFor, as_number, idle
+from services.fleet.state import FleetState
+
+
+class Live(Struct, frozen=True, kw_only=True):
+    """What the answering process measures."""
+
+    now: float
+    """Seconds since 1970, the fleet's clock."""
+    leading: bool = False
+    leader: str = ""
+    damage: Damage | None = None
+    routers: tuple[RouterRow, ...] = ()
+    warnings: tuple[str, ...] = ()
+    catalog_refused: str = ""
+    """Why the catalog in the log is refused by this version; empty: it is not."""
+
+
+def status(state: FleetState, catalog: Catalog, live: Live) -> Status:
+    """The fleet in one page."""
+    node_rows, replica_rows = nodes(state), replicas(state, live)
+    model_rows = models(state, catalog)
+    pointer = state.catalog.get(())
+    refused = (live.catalog_refused,) if live.catalog_refused else ()
+    return Status(
+        as_of_seq=state.sequence,
+        log=state.log_id or "",
+        leader=live.leader,
+        leading=live.leading,
+        damage=live.damage,
+        halted=state.halted() + refused,
+        warnings=live.warnings + _storage_warnings(state),
+        catalog_revision=0 if pointer is None else pointer.document.revision,
+        nodes=_count(row.condition for row in node_rows),
+        models=_count(row.condition for row in model_rows),
+        replicas=_count(row.phase for row in replica_rows),
+        attention=tuple(_attention(node_rows, replica_rows, model_rows)),
+        routers=live.routers,
+    )
+
+
+def nodes(state: FleetState) -> tuple[NodeRow, ...]:
+    """All nodes by name."""
+    holders = _card_holders(state)
+    replicas_on = Counter(
+        node
+        for held in state.replicas.values()
+        for node in {plan.node for plan in held.document.shards}
+    )
+    infos = sorted((held.document for held in state.infos.values()), key=lambda info: info.node)
+    return tuple(_node(state, info, holders, replicas_on[info.node]) for info in infos)
+
+
+def replicas(state: FleetState, live: Live) -> tuple[ReplicaRow, ...]:
+    """All replicas by model and slot."""
+    documents = [held.document for held in state.replicas.values()]
+    documents.sort(key=lambda replica: (replica.model, replica.slot))
+    routed = _routed(state)
+    return tuple(_replica(state, replica, live, replica.id in routed) for replica in documents)
+
+
+def models(state: FleetState, catalog: Catalog) -> tuple[ModelRow, ...]:
+    """All models of the catalog by name, and those that are on their way out."""
+    by_model: dict[ModelName, list[ReplicaDocument]] = {}
+    for held in state.replicas.values():
+        by_model.setdefault(held.document.model, []).append(held.document)
+    names = sorted(catalog.models.keys() | by_model.keys())
+    return tuple(_model(state, catalog, name, by_model.get(name, [])) for name in names)
+
+
+def _node(
+    state: FleetState, info: NodeInfo, holders: dict[GpuUuid, ReplicaId], replicas_here: int
+) -> NodeRow:
+    verdict = state.verdict(info.node)
+    return NodeRow(
+        node=info.node,
+        condition=phases.condition(state, info.node),
+        condition_since="" if verdict is None else verdict.document.since,
+        address=info.address,
+        fabric=info.fabric,
+        cores=info.cores,
+        memory_bytes=info.memory_bytes,
+        cards=tuple(
+            CardRow(
+                uuid=card.uuid,
+                gpu_class=card.gpu_class,
+                health=card.health,
+                reason=card.reason,
+                replica=holders.get(card.uuid),
+            )
+            for card in info.cards
+        ),
+        engines={engine.name: engine.version for engine in info.engines},
+        replicas=replicas_here,
+        agent_version=info.agent_version,
+        engines_survive_agent=info.engines_survive_agent,
+    )
+
+
+def _card_holders(state: FleetState) -> dict[GpuUuid, ReplicaId]:
+    """Replica documents and shard documents short of `stopped` name the cards that are held."""
+    holders: dict[GpuUuid, ReplicaId] = {}
+    for shard in state.shards.values():
+        if shard.document.phase != "stopped":
+            holders |= dict.fromkeys(shard.document.gpus, shard.document.replica)
+    for replica in state.replicas.values():
+        for plan in replica.document.shards:
+            holders |= dict.fromkeys(plan.gpus, replica.document.id)
+    return holders
+
+
+def _replica(state: FleetState, replica: ReplicaDocument, live: Live, routed: bool) -> ReplicaRow:
+    use = idle(replica, _reports(state), [row.router for row in live.routers], live.now)
+    shards = phases.current_shards(state, replica)
+    return ReplicaRow(
+        replica=replica.id,
+        model=replica.model,
+        phase=phases.phase(state, replica),
+        goal=replica.goal,
+        revision=replica.revision,
+        attempt=replica.attempt,
+        since=replica.since,
+        shards=tuple(
+            _shard(plan, shard) for plan, shard in zip(replica.shards, shards, strict=True)
+        ),
+        address=_address(state, replica),
+        routed=routed,
+        idle_seconds=as_number(use),
+        idle_at_least=isinstance(use, IdleFor) and use.at_least,
+        reason=_replica_reason(state, replica),
+    )
+
+
+def _shard(plan: ShardPlan, shard: ShardStatus | None) -> ShardRow:
+    if shard is None:
+        return ShardRow(
+            node=plan.node, rank=plan.rank, gpus=plan.gpus, port=plan.port, phase="placed"
+        )
+    return ShardRow(
+        node=plan.node,
+        rank=plan.rank,
+        gpus=plan.gpus,
+        port=plan.port,
+        phase=shard.phase,
+        run=shard.run,
+        failures=shard.failures,
+        retry_at=shard.retry_at,
+        progress=shard.progress,
+        error=shard.error,
+        engine_version=shard.engine_version,
+    )
+
+
+def _reports(state: FleetState) -> Sequence[RouterReport]:
+    return [held.document for held in state.routers.values()]
+
+
+def _address(state: FleetState, replica: ReplicaDocument) -> str:
+    head = replica.shards[0]
+    info = state.info(head.node)
+    return "" if info is None else f"{info.document.address}:{head.port}"
+
+
+def _routed(state: FleetState) -> frozenset[ReplicaId]:
+    """Replicas that routers may choose for new requests."""
+    return frozenset(
+        endpoint.replica
+        for held in state.endpoints.values()
+        for endpoint in held.document.endpoints
+        if not endpoint.unrouted
+    )
+
+
+def _replica_reason(state: FleetState, replica: ReplicaDocument) -> str:
+    for plan in replica.shards:
+        if (condition := phases.condition(state, plan.node)) != "alive":
+            return f"node {plan.node} is {condition}"
+    for shard in phases.current_shards(state, replica):
+        if shard is not None and shard.error is not None:
+            return f"{shard.error.failure}: {shard.error.message}"
+    return replica.reason
+
+
+def _model(
+    state: FleetState, catalog: Catalog, name: ModelName, documents: list[ReplicaDocument]
+) -> ModelRow:
+    model = catalog.models.get(name)
+    if model is None:
+        return ModelRow(
+            model=name,
+            condition="draining",
+            engine=EngineName(""),
+            wanted=0,
+            ready=0,
+            replicas=len(documents),
+            reason="not in the catalog",
+        )
+    ready = sum(_serves(state, replica, model) for replica in documents)
+    condition, reason = _model_condition(state, model, documents, ready)
+    return ModelRow(
+        model=name,
+        condition=condition,
+        engine=model.profile.engine.name,
+        wanted=model.replicas,
+        ready=ready,
+        replicas=len(documents),
+        aliases=model.aliases,
+        hidden=model.hidden,
+        reason=reason,
+    )
+
+
+def _serves(state: FleetState, replica: ReplicaDocument, model: Model) -> bool:
+    return (
+        replica.goal == "run"
+        and not phases.is_lost(state, replica, model.patience_seconds)
+        and phases.is_ready(state, replica)
+    )
+
+
+def _model_condition(
+    state: FleetState, model: Model, documents: list[ReplicaDocument], ready: int
+) -> tuple[ModelCondition, str]:
+    """The condition, and the reason where it is not what the catalog wants."""
+    if model.replicas == 0:
+        return ("draining", "replicas: 0") if documents else ("stopped", "replicas: 0")
+    if ready >= model.replicas:
+        return "ready", ""
+    failed = [r for r in documents if phases.phase(state, r) == "failed"]
+    placement = state.placement(model.name)
+    pending = placement is not None and placement.document.verdict == "unplaceable"
+    reason = _replica_reason(state, failed[0]) if failed else ""
+    if pending and placement is not None:
+        reason = "; ".join(_refusal(refusal) for refusal in placement.document.refusals) or reason
+    if ready > 0:
+        return "degraded", reason
+    if failed:
+        return "failed", reason
+    return ("pending", reason) if pending else ("starting", reason)
+
+
+def _refusal(refusal: NodeRefusal) -> str:
+    return f"{refusal.nodes} x {refusal.reason}" + (
+        f" ({refusal.detail})" if refusal.detail else ""
+    )
+
+
+def _attention(
+    node_rows: Iterable[NodeRow], replica_rows: Iterable[ReplicaRow], model_rows: Iterable[ModelRow]
+) -> Iterable[str]:
+    """What is broken or cannot be placed, one line each, worst kind first."""
+    for model in model_rows:
+        if model.condition in ("failed", "pending", "degraded"):
+            yield (
+                f"model {model.model} is {model.condition}, "
+                f"{model.ready} of {model.wanted} ready: {model.reason or 'see replicas'}"
+            )
+    for node in node_rows:
+        if node.condition != "alive":
+            yield f"node {node.node} is {node.condition} since {node.condition_since}"
+        for card in node.cards:
+            if card.health in ("unhealthy", "unknown"):
+                yield f"card {card.uuid} on {node.node} is {card.health}: {card.reason}"
+    for replica in replica_rows:
+        if replica.phase == "failed":
+            yield f"replica {replica.replica} failed: {replica.reason}"
+
+
+def _storage_warnings(state: FleetState) -> tuple[str, ...]:
+    """What in the log could not be read, and where an agent restart would stop engines."""
+    unreadable = tuple(
+        f"{subject} is unreadable at sequence {found.sequence}: {found.reason}"
+        for subject, found in sorted(state.unreadable.items())
+    )
+    fragile = tuple(
+        f"node {held.document.node}: engines end when its agent ends"
+        for _, held in sorted(state.infos.items())
+        if not held.document.engines_survive_agent
+    )
+    return unreadable + fragile
+
+
+def _count(names: Iterable[str]) -> dict[str, int]:
+    return dict(sorted(Counter(names).items()))
