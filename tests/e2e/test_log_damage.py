@@ -1,0 +1,59 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import nats
+
+from schemas import subjects
+from tests.support.fleet import Fleet
+from tests.support.load import streaming
+from tests.support.waiting import until
+
+
+async def delete_and_recreate_log(url: str) -> None:
+    """What an operator's slip does: the stream is deleted, and an empty one made with its name."""
+    client = await nats.connect(url)
+    try:
+        info = json.loads((await client.request(f"$JS.API.STREAM.INFO.{subjects.LOG}", b"")).data)
+        await client.request(f"$JS.API.STREAM.DELETE.{subjects.LOG}", b"")
+        config = json.dumps(info["config"]).encode()
+        made = json.loads(
+            (await client.request(f"$JS.API.STREAM.CREATE.{subjects.LOG}", config)).data
+        )
+        assert "error" not in made, made
+    finally:
+        await client.close()
+
+
+async def test_a_log_deleted_and_recreated_stops_nothing_and_is_said(serving: Fleet) -> None:
+    # spec: L1, T9, A5
+    fleet = serving
+    pids = await fleet.engine_pids()
+    before = await fleet.ask("status")
+    assert before is not None
+    async with streaming(fleet.base_url(), "tiny") as load:
+        await load.at_least(20)
+        await delete_and_recreate_log(fleet.nats.url)
+
+        async def said() -> dict[str, Any] | None:
+            answer = await fleet.ask("status")
+            return answer["damage"] if answer and answer.get("damage") else None
+
+        damage = await until(said, "status names the damage")
+        await load.more(40)
+        for name in ("control-1", "router-1", "node-1"):
+            fleet.programs[name].kill()
+            fleet.programs[name].start()
+        damage_after = await until(said, "a restarted control names it too")
+        await fleet.until_served("tiny")
+    assert load.count("cut") == 0
+    assert before["log"] in json.dumps(damage)
+    assert before["log"] in json.dumps(damage_after)
+    assert engines_alive(pids)
+    async with streaming(fleet.base_url(), "tiny") as after:
+        await after.at_least(40)
+    assert after.failures() == {}
+
+
+def engines_alive(pids: dict[str, int]) -> bool:
+    return all(Path(f"/proc/{pid}/stat").exists() for pid in pids.values())

@@ -1,0 +1,52 @@
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.fleet import Fleet, catalog_of, engines_under, tiny_entry
+from tests.support.load import streaming
+from tests.support.waiting import until
+
+
+@pytest.mark.parametrize("round_", range(3))
+async def test_killing_the_node_under_a_live_replica_costs_only_its_begun_streams(
+    fleet: Fleet, tiny_gguf: Path, round_: int
+) -> None:  # spec: R2, R3, T5
+    await fleet.apply(catalog_of(tiny_entry("tiny", tiny_gguf, patience="3s")))
+    rows = await fleet.until_ready("tiny", 2)
+    await fleet.until_served("tiny")
+    victim = rows[round_ % 2]["shards"][0]["node"]
+    survivor = "node-2" if victim == "node-1" else "node-1"
+    async with streaming(fleet.base_url(), "tiny", clients=4, max_tokens=48) as load:
+        await load.at_least(100)
+        begun = load.streaming
+        fleet.programs[victim].kill()
+        for pid in engines_under(fleet.root / victim):
+            os.kill(pid, signal.SIGKILL)
+        await load.at_least(220)
+        rebuilt = await fleet.until_ready("tiny", 2)
+        await load.at_least(max(300, len(load.outcomes) + 50))
+    print(f"{len(load.outcomes)} requests, {begun} open at the kill, {dict(load.failures())}")  # noqa: T201
+    assert load.count("refused") == 0, load.failures()
+    assert load.count("cut") == 0, load.failures()
+    assert load.count("broken") <= 4
+    assert {row["shards"][0]["node"] for row in rebuilt} == {survivor}
+    await until(lambda: nothing_left_on(fleet, victim), f"nothing is left on {victim}")
+
+
+async def nothing_left_on(fleet: Fleet, node: str) -> bool:
+    """No replica, no endpoint, no assigned shard names the dead node."""
+    answer = await fleet.ask("state")
+    if answer is None:
+        return False
+    documents: dict[str, Any] = answer["state"]["documents"]
+    replicas = [v["document"] for k, v in documents.items() if k.startswith("replicas.")]
+    shards = [v["document"] for k, v in documents.items() if k.startswith("endpoints.")]
+    assigned = documents.get(f"assignments.{node}", {"document": {"shards": []}})
+    return (
+        all(plan["node"] != node for replica in replicas for plan in replica["shards"])
+        and all(e["node"] != node for shard in shards for e in shard["endpoints"])
+        and assigned["document"]["shards"] == []
+    )
