@@ -1,0 +1,140 @@
+"""`flotilla catalog`: check a file without any server, make it current, get it back."""
+
+import sys
+from pathlib import Path
+
+import click
+import msgspec
+
+from ctl.failure import Exit, Failure
+from ctl.faults import fault_lines
+from ctl.operator import Operator, Verb
+from ctl.render import encoded, result, talk
+from schemas.api import Accepted, ApplyCatalog, CatalogView
+from schemas.ids import ModelName
+
+STDIN = "-"
+source_file = click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
+
+
+class Revision(click.ParamType[int]):
+    """`17`, or `r17` as it is shown."""
+
+    name = "revision"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        """Fails with what may be written."""
+        digits = str(value).removeprefix("r")
+        if not digits.isascii() or not digits.isdigit():
+            self.fail(f"`{value}` is not a revision; write 17 or r17", param, ctx)
+        return int(digits)
+
+
+@click.command()
+@source_file
+def validate(file: Path) -> None:
+    """Check FILE (`-`: standard input) and list every fault with its place. Needs no server."""
+    from services.fleet.catalog import CatalogFaults, from_yaml
+
+    text, name = _read(file)
+    made = from_yaml(text, name)
+    if isinstance(made, CatalogFaults):
+        count = len(made.faults)
+        raise Failure(
+            Exit.USAGE,
+            "bad_catalog",
+            f"{name} is no catalog: {count} fault{'s' if count > 1 else ''}",
+            details=fault_lines(made.faults),
+        )
+    result(f"{name}: ok, {len(made.models)} model{'' if len(made.models) == 1 else 's'}")
+
+
+@click.command(cls=Verb)
+@source_file
+@click.option("--prune", multiple=True, metavar="MODEL", help="A model that may vanish.")
+@click.option("--prune-all", is_flag=True, help="Any model may vanish.")
+@click.option("--if-revision", type=Revision(), help="Only if this is still the current revision.")
+@click.option("-m", "--reason", default="", help="Kept in the log beside the change.")
+@click.pass_obj
+def apply(
+    operator: Operator,
+    file: Path,
+    prune: tuple[str, ...],
+    prune_all: bool,
+    if_revision: int | None,
+    reason: str,
+) -> None:
+    """Make FILE (`-`: standard input) the current catalog. Models that would vanish need --prune."""
+    text, name = _read(file)
+    request = ApplyCatalog(
+        source=_text(text, name),
+        file=name,
+        prune=tuple(ModelName(model) for model in prune),
+        prune_all=prune_all,
+        if_revision=if_revision,
+        reason=reason,
+    )
+    answer = operator.client().ask("apply", Accepted, request=request)
+    for warning in answer.frame.warnings:
+        talk(f"warning: {warning}")
+    if not operator.prints_frame(answer.body):
+        result(_accepted(answer.frame))
+
+
+@click.command(cls=Verb, context_settings={"default_map": {"output": "yaml"}})
+@click.pass_obj
+def show(operator: Operator) -> None:
+    """The current catalog, as a file that makes the same catalog. -o json gives its frame."""
+    answer = operator.client().ask("catalog", CatalogView)
+    if not answer.frame.revision:
+        raise Failure(
+            Exit.NOT_FOUND, "no_catalog", "no catalog yet", steps=["flotilla catalog apply FILE"]
+        )
+    if operator.output in {"json", "jsonl"}:
+        result(encoded(answer.body, operator.output))
+    else:
+        result(_as_file(answer.frame.source).rstrip("\n"))
+
+
+def _accepted(done: Accepted) -> str:
+    if not done.changed:
+        return f"unchanged: this is catalog r{done.revision} already"
+    return f"catalog r{done.revision} is current (command {done.command})"
+
+
+def _as_file(source: msgspec.Raw) -> str:
+    from services.fleet.catalog import CatalogFaults, from_json
+    from services.fleet.catalog import show as as_yaml
+
+    made = from_json(source)
+    if isinstance(made, CatalogFaults):
+        raise Failure(
+            Exit.NO,
+            "not_understood",
+            "this version of the command refuses the catalog that is current",
+            details=fault_lines(made.faults),
+            steps=["flotilla catalog show -o json", "flotilla version"],
+        )
+    return as_yaml(made)
+
+
+def _read(file: Path) -> tuple[bytes, str]:
+    if str(file) == STDIN:
+        return sys.stdin.buffer.read(), "<stdin>"
+    try:
+        return file.read_bytes(), str(file)
+    except OSError as error:
+        raise Failure(
+            Exit.USAGE, "no_file", f"cannot read {file}: {error.strerror or error}"
+        ) from error
+
+
+def _text(content: bytes, name: str) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise Failure(
+            Exit.USAGE, "bad_catalog", f"{name} is not UTF-8 text: byte {error.start}"
+        ) from error

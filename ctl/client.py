@@ -1,0 +1,171 @@
+"""The management API over HTTP, by the standard library alone: importing an HTTP framework costs
+more than the whole of a verb. The routes come from `schemas.api`, as the server's do.
+"""
+
+import http.client
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+from urllib.parse import quote, urlsplit
+
+import msgspec
+from msgspec import Struct
+
+from ctl.failure import Exit, Failure
+from ctl.faults import fault_lines
+from schemas import codec
+from schemas.api import ROUTES, Frame, Refusal, Route
+
+F = TypeVar("F", bound=Frame)
+
+ANSWER_SECONDS = 5.0
+"""A verb never waits longer for one answer."""
+_REDIRECTS = {307, 308}
+
+
+@dataclass(frozen=True)
+class Answer(Generic[F]):
+    """A decoded frame, and the bytes that it came as: what this version does not know is still there."""
+
+    frame: F
+    body: bytes
+
+
+@dataclass(frozen=True)
+class _Reply:
+    status: int
+    location: str | None
+    body: bytes
+
+
+class Client:
+    """One server, one token. Every failure leaves as a `Failure` with its exit code."""
+
+    def __init__(self, server: str, token: str | None) -> None:
+        self.server = server.rstrip("/")
+        self._token = token
+
+    def ask(
+        self,
+        name: str,
+        kind: type[F],
+        *,
+        path: Mapping[str, str] | None = None,
+        request: Struct | None = None,
+    ) -> Answer[F]:
+        """Call the route `name`; a standby's redirect to the leader is followed once."""
+        route = next(route for route in ROUTES if route.name == name)
+        where = route.path.format(**{key: quote(value, "") for key, value in (path or {}).items()})
+        body = None if request is None else codec.encode(request)
+        reply = self._send(self.server, route, where, body)
+        if reply.status in _REDIRECTS and reply.location:
+            leader = urlsplit(reply.location)
+            reply = self._send(f"{leader.scheme}://{leader.netloc}", route, where, body)
+        return self._read(route, kind, reply)
+
+    def _send(self, server: str, route: Route, where: str, body: bytes | None) -> _Reply:
+        connection = _connect(server)
+        headers = {"Accept": "application/json"}
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        if self._token:
+            headers["Authorization"] = f"Bearer {self._token}"
+        try:
+            connection.request(route.method, where, body, headers)
+            answer = connection.getresponse()
+            return _Reply(answer.status, answer.getheader("Location"), answer.read())
+        except (OSError, http.client.HTTPException) as error:
+            raise _lost(server, route, error) from error
+        finally:
+            connection.close()
+
+    def _read(self, route: Route, kind: type[F], reply: _Reply) -> Answer[F]:
+        if reply.status >= 300:
+            raise _refused(self.server, route, reply)
+        try:
+            return Answer(codec.decode(reply.body, kind), reply.body)
+        except msgspec.DecodeError as error:
+            raise Failure(
+                Exit.UNREACHABLE,
+                "not_understood",
+                f"{self.server} gave an answer that this version cannot read",
+                why=f"{error}; is that address a Flotilla control service?",
+                steps=["flotilla version"],
+            ) from error
+
+
+def _connect(server: str) -> http.client.HTTPConnection:
+    """Connected, or a Failure: nothing has been sent yet, so the outcome is known."""
+    parts = urlsplit(server)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise Failure(
+            Exit.USAGE, "bad_server", f"`{server}` is not a server address", why="http://host:port"
+        )
+    maker = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    connection = maker(parts.hostname, parts.port, timeout=ANSWER_SECONDS)
+    try:
+        connection.connect()
+    except OSError as error:
+        raise Failure(
+            Exit.UNREACHABLE,
+            "unreachable",
+            f"cannot reach {server}: {_words(error)}",
+            why="no control service answers there; routers keep serving their last endpoints",
+            steps=["flotilla up", "flotilla status --server http://HOST:PORT"],
+        ) from error
+    return connection
+
+
+def _lost(server: str, route: Route, error: Exception) -> Failure:
+    if route.method == "GET":
+        return Failure(Exit.UNREACHABLE, "unreachable", f"no answer from {server}: {_words(error)}")
+    return Failure(
+        Exit.OUTCOME_UNKNOWN,
+        "outcome_unknown",
+        f"no answer from {server}: {_words(error)}; the command may or may not have been taken",
+        steps=["flotilla status", "flotilla catalog show"],
+    )
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return f"nothing within {ANSWER_SECONDS:g} s"
+    if isinstance(error, socket.gaierror):
+        return "unknown host name"
+    if isinstance(error, ConnectionRefusedError):
+        return "connection refused"
+    return str(error) or type(error).__name__
+
+
+_EXITS = {
+    400: Exit.USAGE,
+    401: Exit.UNREACHABLE,
+    403: Exit.UNREACHABLE,
+    404: Exit.NOT_FOUND,
+    409: Exit.REFUSED,
+    413: Exit.USAGE,
+    422: Exit.USAGE,
+    503: Exit.UNREACHABLE,
+}
+
+
+def _refused(server: str, route: Route, reply: _Reply) -> Failure:
+    try:
+        refusal = codec.decode(reply.body, Refusal)
+    except msgspec.DecodeError:
+        return _without_words(server, route, reply.status)
+    return Failure(
+        _EXITS.get(reply.status, Exit.REFUSED),
+        refusal.code,
+        refusal.message,
+        why=refusal.why,
+        steps=[refusal.next] if refusal.next else [],
+        details=fault_lines(refusal.faults),
+    )
+
+
+def _without_words(server: str, route: Route, status: int) -> Failure:
+    unknown = route.method != "GET" and status >= 500
+    exit_code = Exit.OUTCOME_UNKNOWN if unknown else _EXITS.get(status, Exit.UNREACHABLE)
+    return Failure(exit_code, f"http_{status}", f"{server} answered {status} to {route.name}")

@@ -1,0 +1,38 @@
+"""`flotilla explain-placement`: which node was looked at, and the first thing that spoke against it."""
+
+from collections.abc import Iterator
+
+import click
+
+from ctl.failure import Exit
+from ctl.operator import Operator, Verb
+from ctl.render import escaped, result
+from schemas.api import Explanation
+
+
+@click.command("explain-placement", cls=Verb)
+@click.argument("model")
+@click.pass_obj
+def explain_placement(operator: Operator, model: str) -> int:
+    """Why MODEL is where it is, or nowhere. Exit code 1 when it is not placed."""
+    answer = operator.client().ask("explain", Explanation, path={"model": model})
+    if not operator.prints_frame(answer.body):
+        result("\n".join(escaped(line) for line in _lines(answer.frame)))
+    return Exit.YES if answer.frame.decided == "placed" else Exit.NO
+
+
+def _lines(told: Explanation) -> Iterator[str]:
+    yield f"{told.model}: {told.placed} of {told.wanted} placed; {_decided(told)}"
+    for refusal in told.refusals:
+        detail = f": {refusal.detail}" if refusal.detail else ""
+        yield f"  {refusal.nodes} x {refusal.reason}{detail}"
+    width = max((len(node) for node in told.candidates), default=0)
+    for node, verdict in sorted(told.candidates.items()):
+        yield f"  {node:<{width}}  {verdict}"
+    yield f"  now: {told.now}"
+
+
+def _decided(told: Explanation) -> str:
+    if told.decided == "nothing yet":
+        return "nothing decided yet"
+    return f"{told.decided}, decided at seq {told.decided_at_seq:,} by rules {told.rules}"

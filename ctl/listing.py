@@ -1,0 +1,55 @@
+"""What the nouns share: print a list in any form, find one of it by name."""
+
+from collections.abc import Callable, Sequence
+from difflib import get_close_matches
+from typing import TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from ctl.failure import Exit, Failure
+from ctl.operator import Operator
+from ctl.render import Column, encoded, result, table, talk
+
+R = TypeVar("R", bound=Struct)
+
+
+def print_list(
+    operator: Operator,
+    body: bytes,
+    rows: Sequence[R],
+    columns: Sequence[Column[R]],
+    name: Callable[[R], str],
+) -> None:
+    """`rows` are the decoded items of the frame `body`."""
+    if operator.prints_frame(body):
+        return
+    if operator.output == "name":
+        result("\n".join(name(row) for row in rows))
+    elif rows:
+        result(table(rows, columns, wide=operator.wide))
+    else:
+        talk("none")
+
+
+def print_one(operator: Operator, row: Struct, text: str) -> None:
+    """One item of a list, as text or as data."""
+    if operator.output in {"json", "jsonl", "yaml"}:
+        result(encoded(msgspec.json.encode(row), operator.output))
+    else:
+        result(text)
+
+
+def find(rows: Sequence[R], wanted: str, kind: str, name: Callable[[R], str]) -> R:
+    """The row of that name, or a failure that knows the nearest ones."""
+    for row in rows:
+        if name(row) == wanted:
+            return row
+    near = get_close_matches(wanted, [name(row) for row in rows])
+    raise Failure(
+        Exit.NOT_FOUND,
+        "not_found",
+        f"no {kind} `{wanted}`",
+        why=f"did you mean {' or '.join(near)}?" if near else "",
+        steps=[f"flotilla {kind}s"],
+    )

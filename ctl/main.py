@@ -1,0 +1,168 @@
+"""The `flotilla` command. A verb's module is imported only when that verb runs: `--help` stays quick
+and a script that asks for status pays for nothing else.
+"""
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import click
+
+from ctl.failure import Exit, Failure
+
+
+class Entry(NamedTuple):
+    """Where a verb lives, and its line in the help."""
+
+    place: str
+    help: str
+
+
+class Lazy(click.Group):
+    """A group whose commands are imported when they are called."""
+
+    def __init__(self, *args: Any, entries: dict[str, Entry], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.entries = entries
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's signature
+        """In the order of the table."""
+        return list(self.entries)
+
+    def get_command(
+        self,
+        ctx: click.Context,  # noqa: ARG002  # click's signature
+        cmd_name: str,
+    ) -> click.Command | None:
+        """Import it."""
+        entry = self.entries.get(cmd_name)
+        if entry is None:
+            return None
+        module, _, name = entry.place.partition(":")
+        command: click.Command = getattr(importlib.import_module(module), name)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As the base class, with suggestions out of the table."""
+        if args[0] not in self.entries and not args[0].startswith("-"):
+            raise click.exceptions.NoSuchCommand(args[0], possibilities=self.entries, ctx=ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(
+        self,
+        ctx: click.Context,  # noqa: ARG002  # click's signature
+        formatter: click.HelpFormatter,
+    ) -> None:
+        """From the table, without importing anything."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.help) for name, entry in self.entries.items()])
+
+
+class Noun(Lazy):
+    """A group that lists when no verb is given: `flotilla nodes -o json` is `flotilla nodes list -o json`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put `list` where no verb stands."""
+        if not args or (args[0].startswith("-") and args[0] not in ctx.help_option_names):
+            args = ["list", *args]
+        return super().parse_args(ctx, args)
+
+
+def noun(name: str, module: str, summary: str) -> Noun:
+    """The usual two verbs of a noun."""
+    return Noun(
+        name,
+        help=summary,
+        entries={
+            "list": Entry(f"{module}:list_all", "All of them (also without a verb)"),
+            "show": Entry(f"{module}:show", "One of them, with everything known"),
+        },
+    )
+
+
+nodes = noun("nodes", "ctl.nodes", "Machines with an agent.")
+replicas = noun("replicas", "ctl.replicas", "Running copies of models.")
+models = noun("models", "ctl.models", "What clients can ask for.")
+catalog = Lazy(
+    "catalog",
+    help="The desired state: models and how each is to run.",
+    entries={
+        "validate": Entry("ctl.catalog:validate", "Check a file; needs no server"),
+        "apply": Entry("ctl.catalog:apply", "Make a file the current catalog"),
+        "show": Entry("ctl.catalog:show", "The current catalog, as a file that makes it again"),
+    },
+)
+config = Lazy(
+    "config",
+    help="Settings of the programs.",
+    entries={"show": Entry("ctl.config:show", "Each setting, its value, and where it came from")},
+)
+
+root = Lazy(
+    "flotilla",
+    help="A control plane for fleets of LLM inference servers.",
+    epilog="Start here: flotilla up",
+    entries={
+        "up": Entry("ctl.up:up", "Everything on this machine, with a small model"),
+        "status": Entry("ctl.status:status", "The fleet on one page"),
+        "nodes": Entry("ctl.main:nodes", "Machines with an agent"),
+        "replicas": Entry("ctl.main:replicas", "Running copies of models"),
+        "models": Entry("ctl.main:models", "What clients can ask for"),
+        "catalog": Entry("ctl.main:catalog", "validate, apply or show the desired state"),
+        "explain-placement": Entry("ctl.explain:explain_placement", "Why a model is where it is"),
+        "config": Entry("ctl.main:config", "Settings, and where each value came from"),
+        "control": Entry("ctl.programs:control", "Run the control service"),
+        "router": Entry("ctl.programs:router", "Run a router"),
+        "agent": Entry("ctl.programs:agent", "Run a node's agent"),
+        "healthcheck": Entry("ctl.health:healthcheck", "Ask a program of this machine how it is"),
+        "version": Entry("ctl.version:version", "Print the version"),
+    },
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Console script: run one verb, end with its exit code."""
+    sys.exit(run(list(sys.argv[1:] if arguments is None else arguments)))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one verb; returns the exit code. A verb returns one, or None for success."""
+    try:
+        code = root.main(arguments or ["--help"], prog_name="flotilla", standalone_mode=False)
+        sys.stdout.flush()
+    except click.ClickException as error:
+        return _told(_misused(error))
+    except Failure as failure:
+        return _told(failure)
+    except (click.Abort, KeyboardInterrupt):
+        return Exit.INTERRUPTED
+    except BrokenPipeError:  # `flotilla nodes | head`: whoever read has enough.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Exit.YES
+    return code if isinstance(code, int) else Exit.YES
+
+
+def _told(failure: Failure) -> int:
+    for line in failure.lines():
+        bold = line.startswith("error:")
+        click.secho(line, err=True, bold=bold, fg="red" if bold else None, color=_colour())
+    return failure.exit_code
+
+
+def _colour() -> bool | None:
+    """None: click decides by whether it is a terminal."""
+    return False if os.environ.get("NO_COLOR") else None
+
+
+def _misused(error: click.ClickException) -> Failure:
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    command = context.command_path if context else "flotilla"
+    return Failure(Exit.USAGE, "usage", error.format_message(), steps=[f"{command} --help"])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+"""`flotilla status`: the fleet on one page, and what to do about it."""
+
+from collections.abc import Iterator
+
+import click
+
+from ctl.failure import Exit
+from ctl.operator import Operator, Verb
+from ctl.render import counts, duration, escaped, result
+from schemas.api import Status
+
+
+@click.command(cls=Verb)
+@click.pass_obj
+def status(operator: Operator) -> int:
+    """The fleet on one page. Exit code 1 when something needs attention."""
+    answer = operator.client().ask("status", Status)
+    if not operator.prints_frame(answer.body):
+        result("\n".join(escaped(line) for line in _lines(answer.frame)))
+    return Exit.NO if _troubled(answer.frame) else Exit.YES
+
+
+def _troubled(fleet: Status) -> bool:
+    return bool(fleet.damage or fleet.halted or fleet.attention)
+
+
+def _lines(fleet: Status) -> Iterator[str]:
+    yield f"{_word(fleet)}  (seq {fleet.as_of_seq:,}, {_catalog(fleet)}, {_leader(fleet)})"
+    yield f"  nodes     {counts(fleet.nodes)}"
+    yield f"  models    {counts(fleet.models)}"
+    yield f"  replicas  {counts(fleet.replicas)}"
+    for router in fleet.routers:
+        heard = duration(router.heard_seconds_ago)
+        yield f"  router    {router.router}: applied {router.applied:,}, heard {heard} ago"
+    if fleet.damage:
+        yield f"  damaged   {fleet.damage.reason}, since {fleet.damage.since}"
+    yield from (f"  halted    {reason}" for reason in fleet.halted)
+    yield from (f"  warning   {warning}" for warning in fleet.warnings)
+    yield from (f"  ! {line}" for line in fleet.attention)
+    yield f"  next: {_next(fleet)}"
+
+
+def _word(fleet: Status) -> str:
+    if fleet.damage:
+        return "DAMAGED"
+    if fleet.halted:
+        return "HALTED"
+    return "DEGRADED" if fleet.attention else "OK"
+
+
+def _catalog(fleet: Status) -> str:
+    return f"catalog r{fleet.catalog_revision}" if fleet.catalog_revision else "no catalog yet"
+
+
+def _leader(fleet: Status) -> str:
+    return f"led by {fleet.leader}" if fleet.leader else "no leader"
+
+
+def _next(fleet: Status) -> str:
+    if not fleet.catalog_revision:
+        return "flotilla catalog apply FILE"
+    if fleet.models.get("pending"):
+        return "flotilla explain-placement MODEL"
+    return "flotilla replicas" if _troubled(fleet) else "flotilla models"
