@@ -1,0 +1,35 @@
+# The words that CI and people share. Everything runs in .venv, which `uv sync` makes and keeps current.
+
+BIN := .venv/bin
+CODE := schemas services ctl tui tests .ci
+
+.DEFAULT_GOAL := help
+.PHONY: help setup fmt static check test nightly pins
+
+help: ## This list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+
+setup: ## The environment with the development tools
+	@uv sync --quiet --group dev
+
+fmt: setup ## Format, and fix what can be fixed
+	$(BIN)/ruff format $(CODE)
+	$(BIN)/ruff check --fix $(CODE)
+
+static: setup ## ruff, pyright strict, mypy strict, import contracts
+	$(BIN)/ruff format --check --quiet $(CODE)
+	$(BIN)/ruff check --quiet $(CODE)
+	$(BIN)/pyright
+	$(BIN)/mypy --no-error-summary
+	$(BIN)/lint-imports --no-cache
+
+check: static ## static and the unit tests: seconds
+	$(BIN)/pytest -q tests/unit
+
+test: static ## All that CI runs: real processes, a real nats-server, a real engine
+	$(BIN)/pytest -q tests
+
+nightly: test ## The long ones; today the same as test
+
+pins: ## Resolve anew and write every transitive pin into pyproject.toml
+	python3 .ci/pins.py
