@@ -16,6 +16,8 @@ LOG_ROOT = "flotilla.log."
 LIVE_ROOT = "flotilla.live."
 STATE_ROOT = "flotilla.log.s."
 HAPPENING_ROOT = "flotilla.log.e."
+TAIL_ROOT = "flotilla.tail."
+CHECKPOINT_ROOT = "flotilla.checkpoint."
 
 GENESIS = "flotilla.log.s.genesis"
 CATALOG = "flotilla.log.s.catalog"
@@ -108,4 +110,4 @@ def load(node: NodeId) -> str:
 
 def tail(node: NodeId, replica_of: ReplicaId) -> str:
     """Stored in FLOTILLA_TAILS: engine log around a failure, at most 64 KiB."""
-    return f"flotilla.tail.{token(node)}.{token(replica_of)}"
+    return f"{TAIL_ROOT}{token(node)}.{token(replica_of)}"

@@ -1,23 +1,13 @@
-"""Wait for conditions, never for luck."""
+"""Waiting for what must come true, with a cap far above any sane time."""
 
 import asyncio
-import time
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from collections.abc import Callable
 
-T = TypeVar("T")
+CAP_SECONDS = 60.0
 
 
-async def until(
-    ask: Callable[[], Awaitable[T | None]], what: str, cap: float = 60.0, pause: float = 0.05
-) -> T:
-    """Ask until the answer is truthy; fails naming `what` after `cap` seconds. Returns the answer."""
-    ends = time.monotonic() + cap
-    last: object = None
-    while time.monotonic() < ends:
-        answer = await ask()
-        if answer:
-            return answer
-        last = answer
-        await asyncio.sleep(pause)
-    raise AssertionError(f"not within {cap:.0f} s: {what} (last answer: {last!r})")
+async def until(condition: Callable[[], object], cap_seconds: float = CAP_SECONDS) -> None:
+    """Returns once `condition` holds; fails after the cap."""
+    async with asyncio.timeout(cap_seconds):
+        while not condition():  # noqa: ASYNC110 - conditions have no event.
+            await asyncio.sleep(0.005)

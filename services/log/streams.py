@@ -1,0 +1,191 @@
+"""The streams of the log: what they are, who makes them, how long the log is.
+
+Only control creates them; everybody else waits.
+
+How it fails:
+- A stream stands there with other settings: ours are put right, others are left as they are. What the
+  server refuses to change is a fault that names the setting; nothing is deleted to get our way.
+- NATS away: Unavailable, from `create`, `exists` and `head`; `wait` waits.
+"""
+
+import asyncio
+from typing import Any
+
+from msgspec import Struct
+
+from schemas import codec, subjects
+from services.log import api
+from services.log.api import ApiError
+from services.log.connect import Connection
+from services.log.message import Unavailable
+
+_SECOND = 1_000_000_000
+_DAY = 24 * 3600 * _SECOND
+_KIB = 1024
+_MIB = 1024 * _KIB
+
+POLL_SECONDS = 0.25
+SYNC_UNKNOWN = (
+    "sync_interval cannot be read over this connection: unless the server has `always`, "
+    "a power cut may lose up to two minutes of acknowledged writes"
+)
+
+_LOG: dict[str, Any] = {
+    "name": subjects.LOG,
+    "subjects": [subjects.LOG_ROOT + ">"],
+    "compression": "s2",
+    "max_age": 30 * _DAY,
+    "max_msg_size": _MIB,
+    "duplicate_window": 120 * _SECOND,
+    "allow_direct": True,
+    "allow_atomic": True,
+    "deny_delete": True,
+    "deny_purge": True,
+    "republish": {"src": subjects.LOG_ROOT + ">", "dest": subjects.LIVE_ROOT + ">"},
+}
+_STATE: dict[str, Any] = {
+    "name": subjects.STATE,
+    "sources": [{"name": subjects.LOG, "filter_subject": subjects.STATE_ROOT + ">"}],
+    "max_msgs_per_subject": 1,
+    "duplicate_window": _SECOND // 10,  # Its memory grows with the ids in it.
+    "allow_direct": True,
+}
+_TAILS: dict[str, Any] = {
+    "name": subjects.TAILS,
+    "subjects": [subjects.TAIL_ROOT + ">"],
+    "compression": "s2",
+    "max_msgs_per_subject": 20,
+    "max_age": 3 * _DAY,
+    "max_bytes": 1024 * _MIB,
+    "max_msg_size": 65 * _KIB,  # 64 KiB of log and the headers.
+    "allow_direct": True,
+}
+_CHECKPOINT: dict[str, Any] = {
+    "name": subjects.CHECKPOINT,
+    "subjects": [subjects.CHECKPOINT_ROOT + ">"],
+    "compression": "s2",
+    "max_age": 35 * _DAY,
+    "max_msg_size": 513 * _KIB,
+    "allow_direct": True,
+}
+_ALL = (_LOG, _STATE, _TAILS, _CHECKPOINT)
+
+
+class StreamState(Struct, frozen=True):
+    """Of JetStream's answer, what is used here."""
+
+    last_seq: int
+    last_ts: str
+
+
+class StreamInfo(Struct, frozen=True):
+    """Of JetStream's answer, what is used here."""
+
+    config: dict[str, Any]
+    state: StreamState
+    ts: str = ""
+
+
+class Head(Struct, frozen=True):
+    """The newest message of LOG. Times in seconds, by the server's clock."""
+
+    sequence: int
+    stamp: float
+    """When it was stored; 0.0 for an empty log."""
+    server_now: float
+
+
+async def create(connection: Connection, replicas: int = 1) -> list[str]:
+    """Make the streams, or put right those that stand there. Returns faults and warnings for people."""
+    faults: list[str] = []
+    for ours in _ALL:
+        wanted = ours | {"storage": "file", "num_replicas": replicas}
+        faults += await _create(connection, wanted)
+    return [*faults, SYNC_UNKNOWN]
+
+
+async def _create(connection: Connection, wanted: dict[str, Any]) -> list[str]:
+    name = wanted["name"]
+    try:
+        await api.call(connection, f"STREAM.CREATE.{name}", wanted, StreamInfo)
+    except ApiError as error:
+        if error.code == api.STREAM_NAME_IN_USE:
+            return await _put_right(connection, wanted)
+        return [f"stream {name} cannot be created: {error}"]
+    return []
+
+
+async def _put_right(connection: Connection, wanted: dict[str, Any]) -> list[str]:
+    name = wanted["name"]
+    found = (await api.call(connection, f"STREAM.INFO.{name}", None, StreamInfo)).config
+    wrong = [key for key, value in wanted.items() if found.get(key) != value]
+    if not wrong:
+        return []
+    try:
+        await api.call(connection, f"STREAM.UPDATE.{name}", found | wanted, StreamInfo)
+    except ApiError as error:
+        differs = ", ".join(f"{key} is {found.get(key)}, not {wanted[key]}" for key in wrong)
+        return [f"stream {name}: {differs}; the server refuses to change it: {error}"]
+    return []
+
+
+async def exists(connection: Connection) -> bool:
+    """Whether LOG and STATE are there."""
+    for name in (subjects.LOG, subjects.STATE):
+        if await _info(connection, name) is None:
+            return False
+    return True
+
+
+async def wait(connection: Connection) -> None:
+    """Returns once LOG and STATE are there."""
+    while True:
+        try:
+            if await exists(connection):
+                return
+        except Unavailable:
+            await connection.wait_connected()
+        await asyncio.sleep(POLL_SECONDS)
+
+
+async def head(connection: Connection) -> int:
+    """Sequence of LOG's newest message, 0 for an empty log. LogMissing if there is none."""
+    return (await newest(connection)).sequence
+
+
+async def newest(connection: Connection) -> Head:
+    """LOG's newest message and the server's clock. LogMissing if there is no LOG."""
+    found = await _info(connection, subjects.LOG)
+    if found is None:
+        raise LogMissing
+    stamp = codec.seconds(found.state.last_ts) if found.state.last_seq else 0.0
+    return Head(found.state.last_seq, stamp, codec.seconds(found.ts))
+
+
+async def _info(connection: Connection, name: str) -> StreamInfo | None:
+    try:
+        return await api.call(connection, f"STREAM.INFO.{name}", None, StreamInfo)
+    except ApiError as error:
+        if error.code == api.STREAM_NOT_FOUND:
+            return None
+        raise Unavailable(f"stream {name}: {error}") from error
+
+
+class LogDamaged(Exception):
+    """LOG is not the log that was read before. Nobody acts on it; what runs goes on."""
+
+
+class LogMissing(LogDamaged):
+    """The server says that there is no LOG."""
+
+    def __init__(self) -> None:
+        super().__init__(f"stream {subjects.LOG} does not exist")
+
+
+class LogRewound(LogDamaged):
+    """LOG ends below what was already read from it."""
+
+    def __init__(self, newest: int, applied: int) -> None:
+        super().__init__(f"{subjects.LOG} ends at {newest}, but {applied} was read from it before")
+        self.newest = newest
+        self.applied = applied

@@ -1,0 +1,87 @@
+"""A real nats-server for a test: its own store, a free port, both kept over restarts."""
+
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+from services.log import server
+from tests.support.ports import free_port
+
+START_CAP_SECONDS = 30.0
+
+
+class NatsServer:
+    """One process. `stop` is SIGTERM, `kill` is SIGKILL; `start` brings the same store back."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.port = 0
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"nats://127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> None:
+        """Returns once it answers. The first start takes another port if its own was snatched."""
+        assert self._process is None
+        self.directory.mkdir(parents=True, exist_ok=True)
+        deadline = time.monotonic() + START_CAP_SECONDS
+        fixed = self.port != 0
+        while time.monotonic() < deadline:
+            if not fixed:
+                self.port = free_port()
+            if self._spawn(deadline):
+                return
+        raise AssertionError(self.log())
+
+    def _spawn(self, deadline: float) -> bool:
+        file = self.directory / "nats.conf"
+        file.write_text(server.config(self.directory / "store", self.port))
+        with self._log_file.open("ab") as log:
+            command = [str(server.binary()), "-c", str(file)]
+            self._process = subprocess.Popen(command, stdout=log, stderr=log)
+        while time.monotonic() < deadline and self._process.poll() is None:
+            if self._answers():
+                return True
+            time.sleep(0.01)
+        self.kill()
+        return False
+
+    def _answers(self) -> bool:
+        """A nats-server greets with INFO; whoever else may hold the port does not."""
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), 0.2) as peer:
+                return peer.recv(5) == b"INFO " and self._alive()
+        except OSError:
+            return False
+
+    def _alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def stop(self) -> None:
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self._end(signal.SIGKILL)
+
+    def _end(self, how: signal.Signals) -> None:
+        if self._process is None:
+            return
+        self._process.send_signal(how)
+        self._process.wait(START_CAP_SECONDS)
+        self._process = None
+
+    @property
+    def _log_file(self) -> Path:
+        return self.directory / "nats.log"
+
+    def log(self) -> str:
+        return self._log_file.read_text()
