@@ -1,7 +1,11 @@
 """The only constructor of a Catalog: for control, router and `catalog validate` alike.
 
-Everything that becomes a catalog, from a file, the API, the log, a disk copy or a router's own
-configuration, passes `from_yaml` or `from_json` and the same rules. It does no IO.
+Whatever becomes a catalog, from a file, the API, the log, a disk copy or a router's own
+configuration, passes `from_yaml` or `from_json` and the same rules. No IO.
+
+The parts: `catalog_yaml` and `catalog_tree` read text into one form with places; `catalog_check`,
+`catalog_models`, `catalog_args` and `catalog_names` hold the rules, `catalog_engines` what each
+engine can drive; `catalog_source` writes it back.
 """
 
 from collections.abc import Mapping
@@ -10,9 +14,19 @@ from typing import NoReturn
 
 from msgspec import Raw, Struct
 
+from schemas import codec
 from schemas.api import Fault
 from schemas.catalog import EngineEnvironment, Model
 from schemas.ids import EngineName, ModelName
+from services.fleet.catalog_check import check
+from services.fleet.catalog_source import digest, source_of
+from services.fleet.catalog_tree import Faults, Node, read_json
+from services.fleet.catalog_yaml import read_yaml, write_yaml
+
+LARGEST_BYTES = 960 * 1024
+"""Of the compact source: one message of the log holds it whole."""
+
+_KEY = object()
 
 
 class CatalogFaults(Struct, frozen=True):
@@ -26,14 +40,19 @@ class Catalog:
 
     __slots__ = ("_engines", "_hash", "_models", "_names", "_source")
 
-    _engines: Mapping[EngineName, EngineEnvironment]
-    _hash: str
-    _models: Mapping[ModelName, Model]
-    _names: Mapping[str, Model]
-    _source: bytes
-
-    def __init__(self) -> None:
-        raise TypeError("a Catalog is made by from_yaml or from_json")
+    def __init__(
+        self,
+        key: object,
+        engines: Mapping[EngineName, EngineEnvironment],
+        models: tuple[Model, ...],
+    ) -> None:
+        if key is not _KEY:
+            _refuse()
+        self._engines = MappingProxyType(dict(engines))
+        self._models = MappingProxyType({model.name: model for model in models})
+        self._names = {name: m for m in models for name in (m.name, *m.aliases)}
+        self._source = codec.encode(source_of(engines, models))
+        self._hash = digest(self._source)
 
     @property
     def models(self) -> Mapping[ModelName, Model]:
@@ -52,7 +71,7 @@ class Catalog:
 
     def resolve(self, name: str) -> Model | None:
         """The model that a client means by this name or alias."""
-        return self._names.get(name)
+        return self._names.get(ModelName(name))
 
     def source(self) -> Raw:
         """Canonical JSON, from which `from_json` makes the same catalog again."""
@@ -65,29 +84,44 @@ class Catalog:
         return hash(self._source)
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
-        raise TypeError("a Catalog is made by from_yaml or from_json")
+        _refuse()
+
+
+def _refuse() -> NoReturn:
+    raise TypeError("a Catalog is made by from_yaml or from_json alone")
 
 
 def from_yaml(text: str | bytes, file: str = "") -> Catalog | CatalogFaults:
-    """A catalog from the text of a file; `file` only names it in faults."""
-    raise NotImplementedError
+    """A catalog from the content of a file, whose name is for the places of faults."""
+    faults = Faults(file)
+    return _construct(read_yaml(text, faults), faults)
 
 
 def from_json(raw: bytes | Raw) -> Catalog | CatalogFaults:
     """A catalog from the JSON of `Catalog.source`; faults have a path and no line."""
-    raise NotImplementedError
+    faults = Faults()
+    return _construct(read_json(bytes(raw), faults), faults)
+
+
+def _construct(root: Node | None, faults: Faults) -> Catalog | CatalogFaults:
+    if root is None:
+        return CatalogFaults(faults.all())
+    engines, models = check(root, faults)
+    if faults:
+        return CatalogFaults(faults.all())
+    catalog = Catalog(_KEY, engines, models)
+    length = len(bytes(catalog.source()))
+    if length > LARGEST_BYTES:
+        message = f"the catalog has {length} bytes in compact form; {LARGEST_BYTES} at most"
+        faults.add(root, message, "take out long args, or models that nobody asks for")
+        return CatalogFaults(faults.all())
+    return catalog
 
 
 def show(catalog: Catalog) -> str:
     """YAML from which `from_yaml` makes the same catalog again."""
-    raise NotImplementedError
+    return write_yaml(source_of(catalog.engines, catalog.models.values()))
 
 
-def _empty() -> Catalog:
-    catalog = object.__new__(Catalog)
-    catalog._engines, catalog._models, catalog._names = (MappingProxyType({}) for _ in range(3))
-    catalog._hash, catalog._source = "", b'{"models":{}}'
-    return catalog
-
-
-EMPTY = _empty()
+EMPTY = Catalog(_KEY, {}, ())
+"""No model at all. What a fleet has before its first catalog."""

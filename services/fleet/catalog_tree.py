@@ -1,0 +1,160 @@
+"""What a catalog's text says, before any rule: words, lists and mappings, each with its place.
+
+Both readers (YAML, JSON) make this one form, so that one set of rules serves both. Every value is
+text: a bare `off` is the word, and `3` is read as a number only where a rule wants one.
+"""
+
+import json
+import re
+from typing import Any, NamedTuple, cast
+
+from msgspec import Struct
+
+from schemas.api import Fault
+
+LONGEST_BYTES = 1024 * 1024
+DEEPEST = 16
+_MOST_FAULTS = 200
+_UNSEEN = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
+    "\ud800-\udfff\ufeff\ufff9-\uffff]"
+)
+"""Control characters, line ends, invisible and direction marks, halves of surrogate pairs."""
+
+
+class Scalar(Struct, frozen=True, kw_only=True):
+    """One word or text."""
+
+    path: str
+    line: int = 0
+    column: int = 0
+    text: str
+    blank: bool = False
+    """Nothing was written, or a null: not the same as an empty text in quotes."""
+
+
+class Items(Struct, frozen=True, kw_only=True):
+    """A list."""
+
+    path: str
+    line: int = 0
+    column: int = 0
+    items: "tuple[Node, ...]"
+
+
+class Entries(Struct, frozen=True, kw_only=True):
+    """A mapping; its keys differ from one another."""
+
+    path: str
+    line: int = 0
+    column: int = 0
+    entries: "dict[str, Entry]"
+
+
+class Entry(NamedTuple):
+    """A key and its value."""
+
+    key: Scalar
+    value: "Node"
+
+
+Node = Scalar | Items | Entries
+
+
+class Faults:
+    """Collects every fault, so that all of them are told at once."""
+
+    def __init__(self, file: str = "") -> None:
+        self.file = file
+        self._found: list[Fault] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._found)
+
+    def add(self, at: Node, message: str, hint: str = "") -> None:
+        """A fault at the place of `at`."""
+        self.add_at(at.line, at.column, message, hint, at.path)
+
+    def add_at(self, line: int, column: int, message: str, hint: str = "", path: str = "") -> None:
+        """A fault at a place that no node has."""
+        fault = Fault(
+            file=self.file, line=line, column=column, path=path, message=message, hint=hint
+        )
+        self._found.append(fault)
+
+    def all(self) -> tuple[Fault, ...]:
+        """In order of place; the first 200 and a count of the rest."""
+        once = dict.fromkeys(self._found)  # A value that is read twice is at fault twice.
+        ordered = sorted(once, key=lambda fault: (fault.line, fault.column))
+        more = len(ordered) - _MOST_FAULTS
+        if more <= 0:
+            return tuple(ordered)
+        rest = Fault(file=self.file, message=f"and {more} more faults after these")
+        return (*ordered[:_MOST_FAULTS], rest)
+
+
+def under(path: str, key: str) -> str:
+    """The path of what stands under `key`."""
+    return f"{path}.{key}" if path else key
+
+
+def place(node: Node) -> str:
+    """Where the other end of a collision stands, in words."""
+    return f"line {node.line}" if node.line else node.path
+
+
+def check_seen(node: Scalar, faults: Faults) -> None:
+    """Nothing in a catalog may look like something else on a terminal, or cut an argument short."""
+    if found := _UNSEEN.search(node.text):
+        message = f"holds the character U+{ord(found[0]):04X}, which nobody sees"
+        faults.add(node, message, "remove it: every value is one line of visible text")
+
+
+def read_json(raw: bytes, faults: Faults) -> Node | None:
+    """The tree of a JSON text, or None and a fault."""
+    if len(raw) > LONGEST_BYTES:
+        return faults.add_at(0, 0, f"{len(raw)} bytes are more than a catalog may have")
+    try:
+        # Not msgspec: it keeps the last of two equal keys without a word.
+        value = json.loads(
+            raw, object_pairs_hook=_Pairs, parse_int=str, parse_float=str, parse_constant=str
+        )
+        return _from_builtins(value, "", 0, faults)
+    except (ValueError, RecursionError) as error:
+        return faults.add_at(0, 0, f"this is no JSON: {error}")
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """A JSON object with all of its keys, also equal ones."""
+
+
+def _from_builtins(value: Any, path: str, depth: int, faults: Faults) -> Node:
+    if depth > DEEPEST:
+        faults.add_at(0, 0, f"more than {DEEPEST} levels deep", path=path)
+        return Scalar(path=path, text="", blank=True)
+    if isinstance(value, _Pairs):
+        return _from_pairs(value, path, depth, faults)
+    if isinstance(value, list):
+        parts = cast("list[Any]", value)
+        nodes = (_from_builtins(v, f"{path}[{i}]", depth + 1, faults) for i, v in enumerate(parts))
+        return Items(path=path, items=tuple(nodes))
+    scalar = Scalar(path=path, text=_text(value), blank=value is None)
+    check_seen(scalar, faults)
+    return scalar
+
+
+def _text(value: str | bool | None) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value or ""
+
+
+def _from_pairs(pairs: _Pairs, path: str, depth: int, faults: Faults) -> Entries:
+    entries: dict[str, Entry] = {}
+    for name, value in pairs:
+        key = Scalar(path=under(path, name), text=name)
+        check_seen(key, faults)
+        if name in entries:
+            faults.add(key, f"`{name}` is written twice", "keep one of the two")
+        entries.setdefault(name, Entry(key, _from_builtins(value, key.path, depth + 1, faults)))
+    return Entries(path=path, entries=entries)
