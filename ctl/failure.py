@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from enum import IntEnum
 
+from ctl.typed import typed
+
 
 class Exit(IntEnum):
     """Exit codes of every verb."""
@@ -49,4 +51,4 @@ class Failure(Exception):
         told = [*self.details, f"error: {self.message} [{self.code}]"]
         if self.why:
             told.append(f"  why:  {self.why}")
-        return told + [f"  next: {step}" for step in self.steps]
+        return told + [f"  next: {typed(step)}" for step in self.steps]

@@ -7,6 +7,7 @@ import click
 from ctl.failure import Exit
 from ctl.operator import Operator, Verb
 from ctl.render import counts, duration, escaped, result
+from ctl.typed import typed
 from schemas.api import Status
 
 
@@ -37,7 +38,7 @@ def _lines(fleet: Status) -> Iterator[str]:
     yield from (f"  halted    {reason}" for reason in fleet.halted)
     yield from (f"  warning   {warning}" for warning in fleet.warnings)
     yield from (f"  ! {line}" for line in fleet.attention)
-    yield f"  next: {_next(fleet)}"
+    yield f"  next: {typed(_next(fleet))}"
 
 
 def _word(fleet: Status) -> str:

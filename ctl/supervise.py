@@ -8,6 +8,7 @@ Ctrl-C at the terminal reaches only the parent, which stops them in order.
 
 import ctypes
 import os
+import random  # noqa: TID251  # A shell: pauses of restarts need no repeating.
 import signal
 import subprocess
 import time
@@ -17,15 +18,14 @@ from pathlib import Path
 
 import msgspec
 
-from schemas.documents import ProcessIdentity
+from schemas.documents import ProcessIdentity, RestartPolicy
+from services.fleet.restarts import forgotten, pause
 
-FIRST_PAUSE_SECONDS = 0.5
-LONGEST_PAUSE_SECONDS = 30.0
-HEALTHY_SECONDS = 60.0
-"""Run for so long, a child's earlier ends are forgotten."""
+POLICY = RestartPolicy(first_seconds=0.5, longest_seconds=30.0, healthy_seconds=60.0)
 LOG_BYTES = 16 << 20
 """A log over this size is put aside at the next start."""
-WATCHED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD)
+ENDING = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+WATCHED = ENDING | {signal.SIGCHLD}
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -44,6 +44,7 @@ class Child:
     """In a row."""
     started: float = 0.0
     due: float = 0.0
+    chance: random.Random = field(default_factory=random.Random)
 
     def start(self, now: float) -> None:
         """Spawn it, its output into its log."""
@@ -63,16 +64,36 @@ class Child:
         if identity is not None:
             self.identity_file.write_bytes(msgspec.json.encode(identity))
 
+    @property
+    def running(self) -> bool:
+        """Whether it has not ended."""
+        return self.process is not None and self.process.poll() is None
+
     def ended(self, now: float) -> int | None:
         """The exit code, once, when it has ended; then it is due again after a pause."""
         code = None if self.process is None else self.process.poll()
         if code is None:
             return None
+        self._forget()
+        self.ends = 1 if forgotten(POLICY, now - self.started) else self.ends + 1
+        self.due = now + pause(POLICY, self.ends, self.chance)
+        return code
+
+    def terminate(self) -> None:
+        """Ask it to end."""
+        if self.process is not None:
+            self.process.terminate()
+
+    def kill(self) -> None:
+        """Make sure that it is gone."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self._forget()
+
+    def _forget(self) -> None:
         self.process = None
         self.identity_file.unlink(missing_ok=True)
-        self.ends = 1 if now - self.started >= HEALTHY_SECONDS else self.ends + 1
-        self.due = now + min(FIRST_PAUSE_SECONDS * 2 ** (self.ends - 1), LONGEST_PAUSE_SECONDS)
-        return code
 
     def last_lines(self, count: int = 5) -> list[str]:
         """The end of its log."""
@@ -92,20 +113,6 @@ def tend(children: Sequence[Child], now: float, tell: Callable[[Child, int], Non
             tell(child, code)
         if child.process is None and now >= child.due:
             child.start(now)
-
-
-def stop(child: Child, grace_seconds: float) -> None:
-    """TERM, wait, KILL. Returns when it is gone."""
-    if child.process is None:
-        return
-    child.process.terminate()
-    try:
-        child.process.wait(grace_seconds)
-    except subprocess.TimeoutExpired:
-        child.process.kill()
-        child.process.wait()
-    child.process = None
-    child.identity_file.unlink(missing_ok=True)
 
 
 def watch_signals() -> None:

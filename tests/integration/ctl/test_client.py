@@ -1,0 +1,188 @@
+"""The client against a scripted server on a real socket: what each kind of answer becomes."""
+
+import socket
+from collections.abc import Generator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
+
+import pytest
+
+from ctl.client import Client
+from ctl.failure import Exit, Failure
+from schemas import codec
+from schemas.api import Accepted, ApplyCatalog, Explanation, Fault, NodeList, Refusal
+from schemas.ids import EventId
+from tests.support.ports import free_port
+
+NODES = codec.encode(NodeList(as_of_seq=7, items=()))
+APPLY = ApplyCatalog(source="models: {}")
+
+
+class Scripted(HTTPServer):
+    """Answers everything with one status, body and headers; remembers what it was asked."""
+
+    def __init__(self, status: int, body: bytes, headers: dict[str, str]) -> None:
+        self.answer = status, body, headers
+        self.asked: list[tuple[str, str, str | None, bytes]] = []
+        super().__init__(("127.0.0.1", 0), _Handler)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        assert isinstance(self.server, Scripted)
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        token = self.headers.get("Authorization")
+        self.server.asked.append((self.command, self.path, token, body))
+        status, answer, headers = self.server.answer
+        if status == 0:
+            return  # The connection closes without an answer.
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(answer)
+
+    do_POST = do_GET  # noqa: N815  # http.server's name
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # http.server's name
+        pass
+
+
+@contextmanager
+def answering(
+    status: int, body: bytes = b"", headers: dict[str, str] | None = None
+) -> Generator[Scripted]:
+    server = Scripted(status, body, headers or {})
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def refusal(code: str) -> bytes:
+    return codec.encode(
+        Refusal(
+            as_of_seq=7,
+            code=code,
+            message="no",
+            why="because",
+            next="flotilla status",
+            faults=(Fault(file="a.yaml", line=1, column=2, message="bad"),),
+        )
+    )
+
+
+def failure_of(client: Client, *, write: bool = False) -> Failure:
+    try:
+        if write:
+            client.ask("apply", Accepted, request=APPLY)
+        else:
+            client.ask("nodes", NodeList)
+    except Failure as failure:
+        return failure
+    raise AssertionError("it was answered")
+
+
+def test_an_answer_is_decoded_and_kept_as_it_came() -> None:  # spec: O3
+    with answering(200, NODES) as server:
+        answer = Client(server.url, "secret").ask("nodes", NodeList)
+    assert answer.frame == NodeList(as_of_seq=7, items=())
+    assert answer.body == NODES
+    assert server.asked == [("GET", "/api/v1/nodes", "Bearer secret", b"")]
+
+
+def test_a_name_in_a_path_cannot_leave_its_segment() -> None:
+    with answering(404, refusal("not_found")) as server, pytest.raises(Failure):
+        Client(server.url, None).ask("explain", Explanation, path={"model": "a/../b c?d"})
+    assert server.asked[0][1] == "/api/v1/placement/a%2F..%2Fb%20c%3Fd"
+
+
+@pytest.mark.parametrize(
+    ("status", "exit_code"),
+    [
+        (400, Exit.USAGE),
+        (401, Exit.UNREACHABLE),
+        (403, Exit.UNREACHABLE),
+        (404, Exit.NOT_FOUND),
+        (409, Exit.REFUSED),
+        (422, Exit.USAGE),
+        (503, Exit.UNREACHABLE),
+    ],
+)
+def test_a_refusal_keeps_its_words_and_gives_its_exit_code(status: int, exit_code: Exit) -> None:
+    with answering(status, refusal("some_code")) as server:
+        failure = failure_of(Client(server.url, None), write=True)
+    assert failure.exit_code == exit_code
+    assert failure.lines()[0] == "a.yaml:1:2: error: bad"
+    assert failure.lines()[1] == "error: no [some_code]"
+    assert failure.why == "because"
+    assert failure.steps == ("flotilla status",)
+
+
+def test_a_standby_sends_a_write_on_to_the_leader_with_the_token() -> None:
+    done = codec.encode(Accepted(as_of_seq=9, command=EventId("c-1"), revision=2))
+    with (
+        answering(200, done) as leader,
+        answering(307, b"", {"Location": f"{leader.url}/api/v1/catalog"}) as standby,
+    ):
+        answer = Client(standby.url, "secret").ask("apply", Accepted, request=APPLY)
+    assert answer.frame.revision == 2
+    method, path, token, body = leader.asked[0]
+    assert (method, path, token) == ("POST", "/api/v1/catalog", "Bearer secret")
+    assert codec.decode(body, ApplyCatalog) == APPLY
+
+
+def test_two_standbys_that_name_each_other_do_not_keep_a_verb_for_ever() -> None:
+    with answering(307, b"", {"Location": "http://127.0.0.1:1/"}) as standby:
+        standby.answer = 307, b"", {"Location": standby.url}
+        failure = failure_of(Client(standby.url, None), write=True)
+    assert len(standby.asked) == 2
+    assert failure.exit_code == Exit.UNREACHABLE
+
+
+def test_nobody_listening_is_unreachable_and_says_what_to_start() -> None:
+    failure = failure_of(Client(f"http://127.0.0.1:{free_port()}", None), write=True)
+    assert (failure.exit_code, failure.code) == (Exit.UNREACHABLE, "unreachable")
+    assert "connection refused" in failure.message
+    assert "flotilla up" in failure.steps
+
+
+def test_a_write_without_an_answer_has_an_unknown_outcome_and_a_read_has_none() -> None:
+    with answering(0) as server:
+        assert failure_of(Client(server.url, None)).exit_code == Exit.UNREACHABLE
+        failure = failure_of(Client(server.url, None), write=True)
+    assert (failure.exit_code, failure.code) == (Exit.OUTCOME_UNKNOWN, "outcome_unknown")
+    assert "may or may not" in failure.message
+
+
+def test_a_broken_server_leaves_a_write_unknown() -> None:
+    with answering(500, b"oops") as server:
+        assert failure_of(Client(server.url, None)).exit_code == Exit.UNREACHABLE
+        assert failure_of(Client(server.url, None), write=True).exit_code == Exit.OUTCOME_UNKNOWN
+
+
+def test_an_answer_of_something_else_is_not_taken_for_ours() -> None:
+    with answering(200, b"<html>hello</html>") as server:
+        failure = failure_of(Client(server.url, None))
+    assert (failure.exit_code, failure.code) == (Exit.UNREACHABLE, "not_understood")
+
+
+def test_a_server_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ctl.client.ANSWER_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        failure = failure_of(Client(f"http://127.0.0.1:{silent.getsockname()[1]}", None))
+    assert failure.exit_code == Exit.UNREACHABLE
+    assert "nothing within 0.2 s" in failure.message
+
+
+def test_a_server_address_that_is_none_is_a_usage_error() -> None:
+    assert failure_of(Client("localhost:7400", None)).exit_code == Exit.USAGE
