@@ -1,62 +1,49 @@
-"""Every setting of every program, as a table: one name in file, flag and environment. No IO.
+"""The settings of one program out of file, environment and command line. No IO.
 
-`control.listen` is `[control] listen = …` in flotilla.toml, `FLOTILLA_CONTROL_LISTEN` in the
-environment and `--listen` on `flotilla control`. Settings that all programs share keep their section
-in the flag: `nats.url` is `--nats-url`. A flag wins over the environment, that over the file, that
-over the default. Secrets are never settings: only the paths of files that hold them are.
+A flag wins over the environment, that over the file, that over the default. A wrong or unknown
+setting is a fault wherever it stands, also where another source would win over it.
 """
 
-from collections.abc import Mapping
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 from msgspec import Struct
 
 from schemas.api import Fault
+from services.fleet.settings_sources import Given, from_environment, from_file, from_flags
+from services.fleet.settings_table import SETTINGS, Program, Setting, settings_of
+from services.fleet.settings_values import (
+    Address,
+    Commands,
+    EngineCommand,
+    Labels,
+    Ports,
+    Value,
+    read,
+    write,
+)
+from services.fleet.units import OFF, Wrong
 
-Program = Literal["control", "router", "agent", "up"]
-Kind = Literal[
-    "text",
-    "path",
-    "choice",
-    "port",
-    "ports",
-    "address",
-    "duration",
-    "size",
-    "count",
-    "flag",
-    "mapping",
-    "engines",
+__all__ = [
+    "DEFAULT_FILE",
+    "SETTINGS",
+    "Address",
+    "EngineCommand",
+    "Ports",
+    "Program",
+    "Resolved",
+    "Setting",
+    "SettingFaults",
+    "Shown",
+    "read_flags",
+    "resolve",
+    "show",
+    "usage",
 ]
 
-
-class EngineCommand(Struct, frozen=True, kw_only=True):
-    """An engine environment as the node's configuration states it."""
-
-    name: str
-    kind: str
-    command: tuple[str, ...]
-    """An argv; the adapter adds the flags."""
-    version: str = ""
-    """Empty: the agent asks the engine."""
-
-
-class Setting(Struct, frozen=True, kw_only=True):
-    """One row: a setting, what it may be, and what it is when nobody says."""
-
-    name: str
-    """section.key; the section is the program's name, or a shared one."""
-    kind: Kind
-    default: str | None = None
-    """As written in a file; None: unset, and `help` says what that means."""
-    help: str
-    off: bool = False
-    """May be `off`."""
-    zero: bool = False
-    """May be 0."""
-    choices: tuple[str, ...] = ()
-    short: str = ""
-    """Another spelling of its flag."""
+T = TypeVar("T")
+DEFAULT_FILE = "flotilla.toml"
+_DEFAULT = "default"
 
 
 class SettingFaults(Struct, frozen=True):
@@ -65,48 +52,70 @@ class SettingFaults(Struct, frozen=True):
     faults: tuple[Fault, ...]
 
 
+class Shown(Struct, frozen=True, kw_only=True):
+    """One setting as `config show` prints it."""
+
+    name: str
+    value: str
+    """Empty: unset."""
+    source: str
+    """`default`, `unset`, `--listen`, `FLOTILLA_CONTROL_LISTEN` or `flotilla.toml:3`."""
+    help: str
+
+
 class Resolved:
-    """The settings of one program, each with its source. Made by `resolve`."""
+    """The settings of one program, each with its source."""
+
+    def __init__(self, program: Program, values: Mapping[str, tuple[Value, str]]) -> None:
+        self.program: Program = program
+        self.values = values
+        """Value and source by name; unset ones are not there."""
 
     def has(self, name: str) -> bool:
-        """Whether it is set, or has a default."""
-        raise NotImplementedError
+        """Whether it is set or has a default. Those without a default are asked this first."""
+        return name in self.values
 
     def text(self, name: str) -> str:
-        """Of kinds text, path and choice."""
-        raise NotImplementedError
+        """Of kinds text, url, path and choice."""
+        return self._of(name, str)
 
     def count(self, name: str) -> int:
         """Of kinds count and port."""
-        raise NotImplementedError
+        return self._of(name, int)
 
     def size(self, name: str) -> int:
         """Bytes."""
-        raise NotImplementedError
+        return self._of(name, int)
 
     def duration(self, name: str) -> float | None:
         """Seconds; None: off."""
-        raise NotImplementedError
+        return None if self.values[name][0] == OFF else self._of(name, float)
 
     def flag(self, name: str) -> bool:
         """On or off."""
-        raise NotImplementedError
+        return self._of(name, bool)
 
-    def address(self, name: str) -> tuple[str, int]:
+    def address(self, name: str) -> Address:
         """Host and port."""
-        raise NotImplementedError
+        return self._of(name, Address)
 
-    def ports(self, name: str) -> tuple[int, int]:
+    def ports(self, name: str) -> Ports:
         """First and last."""
-        raise NotImplementedError
+        return self._of(name, Ports)
 
     def mapping(self, name: str) -> dict[str, str]:
         """Of kind mapping."""
-        raise NotImplementedError
+        return self._of(name, Labels).values
 
     def engines(self, name: str) -> dict[str, EngineCommand]:
         """Of kind engines."""
-        raise NotImplementedError
+        return self._of(name, Commands).values
+
+    def _of(self, name: str, kind: type[T]) -> T:
+        value = self.values[name][0]
+        if not isinstance(value, kind):
+            raise TypeError(f"{name} is no {kind.__name__}")
+        return value
 
 
 def resolve(
@@ -114,7 +123,79 @@ def resolve(
     file_text: str,
     environ: Mapping[str, str],
     flags: Mapping[str, str],
-    file: str = "flotilla.toml",
+    file: str = DEFAULT_FILE,
 ) -> Resolved | SettingFaults:
-    """Every setting of `program` from its four sources, or every fault. Flags without dashes."""
-    raise NotImplementedError
+    """Every setting of `program`, or every fault. Flags without dashes."""
+    values = {row.name: (_default(row), _DEFAULT) for row in settings_of(program) if row.default}
+    faults: list[Fault] = []
+    sources = (
+        from_file(program, file_text, file),
+        from_environment(program, environ),
+        from_flags(program, flags),
+    )
+    for given in (given for source in sources for given in source):
+        if isinstance(given, Fault):
+            faults.append(given)
+        elif isinstance(given.value, Wrong):
+            faults.append(_fault(given, given.value))
+        else:
+            values[given.name] = (given.value, given.source)
+    return SettingFaults(tuple(faults)) if faults else Resolved(program, values)
+
+
+def _default(row: Setting) -> Value:
+    value = read(row, row.default or "")
+    if isinstance(value, Wrong):
+        raise TypeError(f"default of {row.name}: {value.message}")
+    return value
+
+
+def _fault(given: Given, wrong: Wrong) -> Fault:
+    return Fault(
+        file=given.file,
+        line=given.line,
+        path=given.name,
+        message=f"`{given.name}`: {wrong.message}",
+        hint=wrong.hint,
+    )
+
+
+def show(resolved: Resolved) -> list[Shown]:
+    """Every setting of the program, also unset ones, in the order of the table."""
+    return [_shown(row, resolved.values.get(row.name)) for row in settings_of(resolved.program)]
+
+
+def _shown(row: Setting, held: tuple[Value, str] | None) -> Shown:
+    if held is None:
+        return Shown(name=row.name, value="", source="unset", help=row.help)
+    value, source = held
+    return Shown(name=row.name, value=write(row, value), source=source, help=row.help)
+
+
+def read_flags(argv: Sequence[str]) -> dict[str, str] | SettingFaults:
+    """`--name value` and `--name=value` by name; each takes a value and stands once."""
+    flags: dict[str, str] = {}
+    faults: list[Fault] = []
+    words = iter(argv)
+    for word in words:
+        name, equals, value = word.removeprefix("--").partition("=")
+        if not word.startswith("--") or not name:
+            faults.append(Fault(file=word, message="this is no flag", hint="write `--name value`"))
+            continue
+        text = value if equals else next(words, None)
+        if text is None:
+            faults.append(Fault(file=word, message="has no value", hint=f"write `{word} VALUE`"))
+        elif name in flags:
+            faults.append(Fault(file=f"--{name}", message="is there twice", hint="keep one"))
+        else:
+            flags[name] = text
+    return SettingFaults(tuple(faults)) if faults else flags
+
+
+def usage(program: Program) -> str:
+    """What `--help` prints."""
+    rows = [f"  --config FILE\n      settings file; default: {DEFAULT_FILE} where there is one"]
+    for row in settings_of(program):
+        default = f" [{row.default}]" if row.default else ""
+        rows.append(f"  --{row.flag} {row.kind.upper()}{default}\n      {row.help}")
+    return f"usage: flotilla {program} [--NAME VALUE …]\n\n" + "\n".join(rows) + "\n"

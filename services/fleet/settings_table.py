@@ -1,0 +1,271 @@
+"""Every setting of every program, as data.
+
+`control.listen` is `listen` under `[control]` in flotilla.toml, `FLOTILLA_CONTROL_LISTEN` in the
+environment and `--listen` on `flotilla control`. What all programs share keeps its section in the
+flag: `nats.url` is `--nats-url`. Secrets are never settings: only the paths of files that hold them.
+"""
+
+from collections.abc import Iterator
+from typing import Literal, get_args
+
+from msgspec import Struct
+
+Program = Literal["control", "router", "agent", "up"]
+PROGRAMS: tuple[Program, ...] = get_args(Program)
+SHARED = ("nats", "data", "log")
+"""Sections that belong to no single program."""
+
+Kind = Literal[
+    "text",
+    "url",
+    "path",
+    "choice",
+    "port",
+    "ports",
+    "address",
+    "duration",
+    "size",
+    "count",
+    "flag",
+    "mapping",
+    "engines",
+]
+
+
+class Setting(Struct, frozen=True, kw_only=True):
+    """One row: what it may be, and what it is when nobody says."""
+
+    name: str
+    """section.key"""
+    kind: Kind
+    default: str | None = None
+    """As it would be written; None: unset, and `help` says what that means."""
+    help: str
+    off: bool = False
+    """`off` is a value of its own."""
+    zero: bool = False
+    """0 is a value."""
+    choices: tuple[str, ...] = ()
+    short: str = ""
+    """A second spelling of its flag."""
+
+    @property
+    def section(self) -> str:
+        """In the file."""
+        return self.name.partition(".")[0]
+
+    @property
+    def key(self) -> str:
+        """In its section of the file."""
+        return self.name.partition(".")[2]
+
+    @property
+    def flag(self) -> str:
+        """On the command line, without dashes."""
+        return self.name.replace(".", "-") if self.section in SHARED else self.key
+
+    @property
+    def variable(self) -> str:
+        """In the environment."""
+        return "FLOTILLA_" + self.name.replace(".", "_").replace("-", "_").upper()
+
+
+def settings_of(program: Program) -> Iterator[Setting]:
+    """Its own and the shared ones."""
+    return (row for row in SETTINGS if row.section == program or row.section in SHARED)
+
+
+SETTINGS: tuple[Setting, ...] = (
+    Setting(
+        name="nats.url",
+        kind="url",
+        default="nats://127.0.0.1:4222",
+        help="NATS server; several with commas",
+    ),
+    Setting(
+        name="data.dir",
+        kind="path",
+        default=".flotilla",
+        short="data",
+        help="folder for state that must survive a restart",
+    ),
+    Setting(
+        name="log.level",
+        kind="choice",
+        default="info",
+        choices=("debug", "info", "warning", "error"),
+        help="least level that is logged",
+    ),
+    Setting(
+        name="control.name",
+        kind="text",
+        help="name of this control service; unset: made on first start and kept in the data folder",
+    ),
+    Setting(
+        name="control.listen",
+        kind="address",
+        default="127.0.0.1:7400",
+        help="management API, /livez, /readyz, /metrics",
+    ),
+    Setting(
+        name="control.tokens",
+        kind="path",
+        help="file of token hashes and roles; unset: control/tokens.toml in the data folder, made on first start",
+    ),
+    Setting(
+        name="control.tick",
+        kind="duration",
+        default="1s",
+        help="longest time between two turns of the loop",
+    ),
+    Setting(
+        name="router.name",
+        kind="text",
+        help="name of this router; unset: made on first start and kept in the data folder",
+    ),
+    Setting(
+        name="router.listen",
+        kind="address",
+        default="127.0.0.1:8000",
+        help="clients' OpenAI-compatible port",
+    ),
+    Setting(
+        name="router.admin-listen",
+        kind="address",
+        default="127.0.0.1:7401",
+        help="/livez, /readyz, /metrics, the endpoint table",
+    ),
+    Setting(
+        name="router.catalog",
+        kind="path",
+        help="catalog to seed from; without a control plane the only one, read again on change",
+    ),
+    Setting(
+        name="router.endpoints",
+        kind="path",
+        help="list of endpoints to seed from; without a control plane the only one",
+    ),
+    Setting(
+        name="router.control-plane",
+        kind="flag",
+        default="on",
+        help="off: static mode, without NATS and control",
+    ),
+    Setting(
+        name="router.first-byte-timeout",
+        kind="duration",
+        default="120s",
+        off=True,
+        help="longest wait for the first byte of a stream",
+    ),
+    Setting(
+        name="router.whole-first-byte-timeout",
+        kind="duration",
+        default="600s",
+        off=True,
+        help="longest wait for the first byte of an answer that is no stream",
+    ),
+    Setting(
+        name="router.idle-timeout",
+        kind="duration",
+        default="60s",
+        off=True,
+        help="longest silence inside an answer",
+    ),
+    Setting(
+        name="router.connect-timeout",
+        kind="duration",
+        default="1s",
+        help="longest wait for a connection to an engine",
+    ),
+    Setting(
+        name="router.max-body",
+        kind="size",
+        default="64MiB",
+        help="largest request body",
+    ),
+    Setting(
+        name="router.report-interval",
+        kind="duration",
+        default="10s",
+        help="time between two idle reports",
+    ),
+    Setting(
+        name="router.tokens",
+        kind="path",
+        help="file of client keys' hashes; unset: no keys are asked for",
+    ),
+    Setting(name="agent.node", kind="text", help="name of this node; unset: the host's name"),
+    Setting(
+        name="agent.listen",
+        kind="address",
+        default="127.0.0.1:7402",
+        help="/livez, /readyz, /metrics, direct probes",
+    ),
+    Setting(
+        name="agent.address",
+        kind="text",
+        default="127.0.0.1",
+        help="host that routers use for this node's engines",
+    ),
+    Setting(
+        name="agent.fabric-address",
+        kind="text",
+        help="host that the other nodes of a gang use; unset: agent.address",
+    ),
+    Setting(
+        name="agent.ports",
+        kind="ports",
+        default="17000-17999",
+        help="ports that engines may be given",
+    ),
+    Setting(
+        name="agent.engines",
+        kind="engines",
+        help="command of each engine environment; unset: what is found on the node",
+    ),
+    Setting(
+        name="agent.fabric",
+        kind="text",
+        help="nodes of one fabric can form one replica; unset: none",
+    ),
+    Setting(name="agent.labels", kind="mapping", help="labels of this node; unset: none"),
+    Setting(
+        name="agent.cores",
+        kind="count",
+        zero=True,
+        help="cores that replicas without cards may take; unset: all; 0: none",
+    ),
+    Setting(
+        name="agent.memory",
+        kind="size",
+        zero=True,
+        help="memory that replicas without cards may take; unset: all; 0: none",
+    ),
+    Setting(
+        name="agent.secrets-dir",
+        kind="path",
+        help="folder with one file a secret; unset: secrets in the data folder",
+    ),
+    Setting(
+        name="agent.survive",
+        kind="flag",
+        default="on",
+        help="off: engines end with the agent, as inside its container",
+    ),
+    Setting(name="up.port", kind="port", default="8000", help="clients' OpenAI-compatible port"),
+    Setting(name="up.nats-port", kind="port", default="4222", help="NATS"),
+    Setting(name="up.control-port", kind="port", default="7400", help="management API"),
+    Setting(name="up.router-admin-port", kind="port", default="7401", help="router's admin port"),
+    Setting(name="up.agent-port", kind="port", default="7402", help="agent's admin port"),
+    Setting(name="up.engine-ports", kind="ports", default="17000-17999", help="engines' ports"),
+    Setting(
+        name="up.model",
+        kind="path",
+        help="GGUF file that the first catalog serves; unset: the demo's model",
+    ),
+)
+
+OTHER_VARIABLES = ("FLOTILLA_CONFIG", "FLOTILLA_SERVER", "FLOTILLA_TOKEN_FILE", "FLOTILLA_REPLICA")
+"""Of ours in the environment, and no settings: of the command line, and the mark of our engines."""
+OTHER_PREFIXES = ("FLOTILLA_SECRET_",)
