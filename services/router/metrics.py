@@ -1,0 +1,87 @@
+"""The router's Prometheus names. Labels are bounded: models of the catalog, and `other` for the rest."""
+
+from collections.abc import Iterable, Iterator
+from typing import Literal
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from schemas.ids import ModelName
+from services.router.endpoints import Table
+
+Outcome = Literal["ok", "rejected", "refused", "failed", "broken", "cancelled"]
+"""`rejected`: a 4xx; `refused`: nothing could take it; `failed`: no proper answer; `broken`: ended
+after bytes had been sent; `cancelled`: the client left."""
+OUTCOMES: tuple[Outcome, ...] = ("ok", "rejected", "refused", "failed", "broken", "cancelled")
+
+OTHER = "other"
+_FIRST_BYTE_BUCKETS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100)
+
+
+class Metrics:
+    """One set per process."""
+
+    def __init__(self, registry: CollectorRegistry, table: Table) -> None:
+        self._requests = Counter(
+            "flotilla_router_requests",
+            "Requests that have ended",
+            ("model", "outcome"),
+            registry=registry,
+        )
+        self._retries = Counter(
+            "flotilla_router_retries", "Second attempts", ("model",), registry=registry
+        )
+        self._first_byte = Histogram(
+            "flotilla_router_first_byte_seconds",
+            "From the request to the first byte of its answer",
+            ("model",),
+            buckets=_FIRST_BYTE_BUCKETS,
+            registry=registry,
+        )
+        registry.register(_TableCollector(table))
+        self._models: set[ModelName] = set()
+
+    def ended(self, model: ModelName | None, outcome: Outcome) -> None:
+        """None: no model of the catalog."""
+        self._requests.labels(self._label(model), outcome).inc()
+
+    def retried(self, model: ModelName) -> None:
+        """A second attempt begins."""
+        self._retries.labels(self._label(model)).inc()
+
+    def first_byte(self, model: ModelName, seconds: float) -> None:
+        """An answer begins."""
+        self._first_byte.labels(self._label(model)).observe(seconds)
+
+    def keep(self, models: Iterable[ModelName]) -> None:
+        """Series of all other models disappear."""
+        kept = set(models)
+        for model in self._models - kept:
+            self._retries.remove_by_labels({"model": model})
+            self._first_byte.remove_by_labels({"model": model})
+            self._requests.remove_by_labels({"model": model})
+        self._models = kept
+
+    def _label(self, model: ModelName | None) -> str:
+        return model if model is not None and model in self._models else OTHER
+
+
+class _TableCollector(Collector):
+    """Read from the table when asked, so that nothing is counted twice."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        in_flight = GaugeMetricFamily(
+            "flotilla_router_in_flight_requests", "Requests at engines", labels=["model"]
+        )
+        known = GaugeMetricFamily(
+            "flotilla_router_endpoints", "Endpoints that may be chosen", labels=["model"]
+        )
+        for name, target in self._table.targets.items():
+            routes = (*target.first, *target.last)
+            in_flight.add_metric([name], sum(route.live.in_flight for route in routes))
+            known.add_metric([name], len(routes))
+        return iter((in_flight, known))

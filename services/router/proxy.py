@@ -1,0 +1,430 @@
+"""What becomes of one request, whichever door it came through.
+
+A request keeps the model and the target that it was accepted under to its end, retries included.
+While nothing has been sent to the client, another endpoint is tried when one fails or is busy: two
+attempts in all, the first one's connection closed before the second. Once bytes have been sent, an
+answer that breaks ends with an error event (a stream) or a connection cut short (anything else),
+never as if it were whole.
+
+What can go wrong, and what the client sees:
+- the body is no use: 400; the model is not in the catalog: 404; it is, without replicas or with none
+  ready: 503;
+- the engine is busy (429, 503): others are tried, then its own answer goes on with `Retry-After`;
+- the engine refuses the connection, breaks off, answers nothing or nonsense, or 5xx: another is
+  tried, then 502, 503 or the engine's own answer;
+- the engine is silent: 504, for streams after another was tried;
+- the client leaves: the connection to the engine is closed at once, and nobody is to blame.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Generator, Sequence
+from random import Random  # noqa: TID251 - the type; an instance is handed in.
+from typing import Protocol
+
+import structlog
+from msgspec import Struct
+
+from schemas.ids import ModelName
+from services.router import body, headers, openai
+from services.router.endpoints import Route, Table, Target
+from services.router.events import WholeEvents
+from services.router.headers import Header
+from services.router.idle import LastUsed
+from services.router.metrics import Metrics, Outcome
+from services.router.openai import ApiError, Forwarded
+from services.router.pick import pick
+from services.router.upstream import Answer, Limits, UpstreamError, Upstreams
+
+ATTEMPTS = 2
+WHOLE_BYTES = 64 << 10
+"""An answer up to this size is sent once it is whole, so that it can fail over until then."""
+_BUSY = frozenset((429, 503))
+_FAULTS = frozenset((500, 502, 504))
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger()
+
+
+class ClientGone(Exception):
+    """The client has closed its connection."""
+
+
+class Request(Struct, frozen=True, gc=False):
+    """What a door hands over."""
+
+    target: str
+    """Path and query, as the client sent them."""
+    headers: Sequence[Header]
+    body: bytes
+
+
+class Sink(Protocol):
+    """Where an answer goes. Methods that send raise ClientGone, and wait for a slow client."""
+
+    async def start(
+        self, status: int, headers: Sequence[Header], length: int | None, close: bool = False
+    ) -> None:
+        """Once. `length` None: the end is marked otherwise. `close`: the connection ends with it."""
+        ...
+
+    async def write(self, data: bytes) -> None: ...
+
+    async def end(self) -> None:
+        """A proper end."""
+        ...
+
+    def cut(self) -> None:
+        """End the connection so that nobody takes the answer for whole."""
+        ...
+
+
+class Timing(Struct, frozen=True, gc=False, kw_only=True):
+    """Limits of one upstream request. Seconds; None: off."""
+
+    connect: float | None
+    first_byte: float | None
+    """Of streams."""
+    whole_first_byte: float | None
+    """Of answers that come when they are whole."""
+    idle: float | None
+
+    def limits(self, stream: bool) -> Limits:
+        """For one request."""
+        first = self.first_byte if stream else self.whole_first_byte
+        return Limits(connect=self.connect, first_byte=first, idle=self.idle)
+
+
+class Clock(Struct, frozen=True):
+    """Handed in, so that tests own the time."""
+
+    monotonic: Callable[[], float]
+    wall: Callable[[], float]
+
+
+class Answered(Struct, frozen=True, gc=False):
+    """An engine's own refusal, kept in case no other engine does better."""
+
+    status: int
+    headers: list[Header]
+    body: bytes
+
+
+Failure = ApiError | Answered
+"""What the client gets if this was the last attempt."""
+
+
+class Exchange:
+    """One request on its way."""
+
+    __slots__ = (
+        "asked",
+        "began",
+        "events",
+        "id",
+        "model",
+        "request",
+        "route",
+        "sent",
+        "sink",
+        "target",
+        "tried",
+    )
+
+    def __init__(
+        self,
+        request: Request,
+        route: Forwarded,
+        sink: Sink,
+        asked: body.Asked,
+        target: Target,
+        began: float,
+        identity: str,
+    ) -> None:
+        self.request = request
+        self.route = route
+        self.sink = sink
+        self.asked = asked
+        self.target = target
+        self.model = target.model
+        """As it was when the request was accepted."""
+        self.began = began
+        self.id = identity
+        self.tried: list[Route] = []
+        self.sent = False
+        self.events: WholeEvents | None = None
+        """Of an event stream, once one is coming."""
+
+
+class Proxy:
+    """Serves the forwarded routes from the table."""
+
+    def __init__(
+        self,
+        table: Table,
+        upstreams: Upstreams,
+        timing: Timing,
+        metrics: Metrics,
+        used: LastUsed,
+        chance: Random,
+        clock: Clock,
+    ) -> None:
+        self._table = table
+        self._upstreams = upstreams
+        self._timing = timing
+        self._metrics = metrics
+        self._used = used
+        self._chance = chance
+        self._clock = clock
+        self.active = 0
+        """Requests under way."""
+
+    async def forward(self, route: Forwarded, request: Request, sink: Sink) -> None:
+        """Answer through `sink`. Raises ClientGone, or CancelledError when the door gives up."""
+        asked = body.read(request.body)
+        if isinstance(asked, body.Unusable):
+            await self._reject(sink, openai.bad_request(asked.message, asked.param))
+            return
+        target = self._table.find(asked.model)
+        if target is None:
+            await self._reject(sink, openai.model_not_found(asked.model))
+            return
+        exchange = Exchange(
+            request, route, sink, asked, target, self._clock.monotonic(), self._identity(request)
+        )
+        outcome: Outcome = "failed"
+        self.active += 1
+        try:
+            outcome = await self._serve(exchange)
+        except (ClientGone, asyncio.CancelledError):
+            outcome = "ok" if exchange.events is not None and exchange.events.done else "cancelled"
+            raise
+        finally:
+            self.active -= 1
+            self._metrics.ended(exchange.model.name, outcome)
+
+    async def _reject(self, sink: Sink, error: ApiError) -> None:
+        self._metrics.ended(None, "rejected")
+        await refuse(sink, error)
+
+    def _identity(self, request: Request) -> str:
+        given = headers.first(request.headers, b"x-request-id")
+        if given is not None and len(given) <= 128 and given.isascii():
+            return given.decode()
+        return f"req-{self._chance.getrandbits(64):016x}"
+
+    async def _serve(self, exchange: Exchange) -> Outcome:
+        failure: Failure | None = None
+        for attempt in range(ATTEMPTS):
+            route = pick(exchange.target, exchange.tried, self._clock.monotonic(), self._chance)
+            if route is None:
+                break
+            if attempt:
+                self._metrics.retried(exchange.model.name)
+            exchange.tried.append(route)
+            result = await self._attempt(exchange, route)
+            if not isinstance(result, ApiError | Answered):
+                return result
+            failure = _worse(failure, result)
+            if not self._may_retry(exchange, result):
+                break
+        return await self._refuse(exchange, failure or _nothing_ready(exchange))
+
+    def _may_retry(self, exchange: Exchange, failure: Failure) -> bool:
+        if not isinstance(failure, ApiError):
+            return True
+        if failure.code == "upstream_timeout" and not exchange.asked.stream:
+            return False  # The engine may have worked on it all along; a second one would too.
+        return failure.code != "shutting_down"
+
+    async def _refuse(self, exchange: Exchange, failure: Failure) -> Outcome:
+        if isinstance(failure, ApiError):
+            await refuse(exchange.sink, failure, exchange.id)
+            return "refused" if failure.status == 503 else "failed"
+        kept = _with_retry_after(failure) if failure.status in _BUSY else failure.headers
+        await exchange.sink.start(failure.status, kept, len(failure.body))
+        await exchange.sink.write(failure.body)
+        await exchange.sink.end()
+        return "refused" if failure.status in _BUSY else "failed"
+
+    async def _attempt(self, exchange: Exchange, route: Route) -> Outcome | Failure:
+        exchange.events = None
+        with self._lease(route):
+            try:
+                answer = await self._upstreams.pool(route.key).request(
+                    _head_and_body(exchange, route), self._timing.limits(exchange.asked.stream)
+                )
+                with contextlib.closing(answer):
+                    return await self._take(exchange, route, answer)
+            except UpstreamError as error:
+                if error.kind != "shutdown":
+                    self._failed(exchange, route, error.reason)
+                failure = _failure(exchange.model.name, error)
+                if not exchange.sent:
+                    return failure
+                await self._break_off(exchange, failure)
+                return "broken"
+
+    @contextlib.contextmanager
+    def _lease(self, route: Route) -> Generator[None, None, None]:
+        live, replica = route.live, route.key.replica
+        probe = live.breaker.begin(self._clock.monotonic())
+        live.in_flight += 1
+        self._used.note(replica, self._clock.wall())
+        try:
+            yield
+        finally:
+            live.in_flight -= 1
+            live.breaker.end(probe)
+            self._used.note(replica, self._clock.wall())
+
+    def _failed(self, exchange: Exchange, route: Route, reason: str) -> None:
+        route.live.breaker.failed(self._clock.monotonic(), reason)
+        log.warning(
+            "router.attempt_failed",
+            request=exchange.id,
+            model=exchange.model.name,
+            replica=route.key.replica,
+            reason=reason,
+            sent=exchange.sent,
+        )
+
+    async def _take(self, exchange: Exchange, route: Route, answer: Answer) -> Outcome | Failure:
+        if answer.status in _BUSY:
+            route.live.breaker.succeeded()  # It is alive.
+            return await _kept(answer)
+        if answer.status in _FAULTS:
+            self._failed(exchange, route, f"answered {answer.status}")
+            return await _kept(answer)
+        if answer.status == 200 and _is_event_stream(answer):
+            return await self._stream(exchange, route, answer)
+        return await self._whole(exchange, route, answer)
+
+    async def _whole(self, exchange: Exchange, route: Route, answer: Answer) -> Outcome | Failure:
+        size = await answer.buffered(WHOLE_BYTES)
+        if answer.status == 200 and answer.complete and not size:
+            return self._empty(exchange, route)
+        length = size if answer.complete else _content_length(answer)
+        await self._start(exchange, answer, length)
+        while data := await answer.read():
+            await exchange.sink.write(data)
+        await exchange.sink.end()
+        route.live.breaker.succeeded()
+        return "ok" if answer.status < 400 else "rejected"
+
+    async def _stream(self, exchange: Exchange, route: Route, answer: Answer) -> Outcome | Failure:
+        events = exchange.events = WholeEvents()
+        while data := await answer.read():
+            await self._send_events(exchange, answer, events.feed(data))
+        await self._send_events(exchange, answer, events.rest())
+        if not exchange.sent:
+            return self._empty(exchange, route)
+        route.live.breaker.succeeded()
+        if exchange.route.ends_with_done and not events.done:
+            await self._break_off(exchange, openai.upstream_failed(exchange.model.name))
+            return "broken"
+        await exchange.sink.end()
+        return "ok"
+
+    async def _send_events(self, exchange: Exchange, answer: Answer, data: bytes) -> None:
+        if not data:
+            return
+        if not exchange.sent:
+            await self._start(exchange, answer, None)
+        await exchange.sink.write(data)
+
+    async def _start(self, exchange: Exchange, answer: Answer, length: int | None) -> None:
+        self._metrics.first_byte(exchange.model.name, self._clock.monotonic() - exchange.began)
+        exchange.sent = True
+        passed = headers.to_client(answer.headers)
+        if headers.first(passed, b"x-request-id") is None:
+            passed.append((b"x-request-id", exchange.id.encode()))
+        await exchange.sink.start(answer.status, passed, length)
+
+    def _empty(self, exchange: Exchange, route: Route) -> Failure:
+        self._failed(exchange, route, "empty answer")
+        return openai.upstream_failed(exchange.model.name)
+
+    async def _break_off(self, exchange: Exchange, error: ApiError) -> None:
+        if exchange.events is None:
+            exchange.sink.cut()
+            return
+        await exchange.sink.write(error.event())
+        await exchange.sink.end()
+
+
+async def refuse(sink: Sink, error: ApiError, identity: str = "", close: bool = False) -> None:
+    """Answer with an error of the router's own."""
+    content = error.body()
+    named = [(b"content-type", b"application/json")]
+    if error.retry_after is not None:
+        named.append((b"retry-after", b"%d" % error.retry_after))
+    if identity:
+        named.append((b"x-request-id", identity.encode()))
+    await sink.start(error.status, named, len(content), close)
+    await sink.write(content)
+    await sink.end()
+
+
+def _nothing_ready(exchange: Exchange) -> ApiError:
+    if exchange.model.replicas == 0:
+        return openai.model_stopped(exchange.model.name)
+    return openai.model_starting(exchange.model.name)
+
+
+def _failure(model: ModelName, error: UpstreamError) -> ApiError:
+    match error.kind:
+        case "connect":
+            return openai.upstream_unreachable(model)
+        case "timeout":
+            return openai.upstream_timeout(model)
+        case "reset" | "malformed":
+            return openai.upstream_failed(model)
+        case "shutdown":
+            return openai.shutting_down()
+
+
+def _worse(before: Failure | None, after: Failure) -> Failure:
+    """What to tell of two failures: what an engine said itself, else the later one."""
+    if isinstance(before, Answered) and not isinstance(after, Answered):
+        return before
+    return after
+
+
+async def _kept(answer: Answer) -> Answered:
+    await answer.buffered(WHOLE_BYTES)
+    return Answered(answer.status, headers.to_client(answer.headers), await answer.read())
+
+
+def _with_retry_after(kept: Answered) -> list[Header]:
+    if headers.first(kept.headers, b"retry-after") is not None:
+        return kept.headers
+    return [*kept.headers, (b"retry-after", b"%d" % openai.RETRY_UNKNOWN_SECONDS)]
+
+
+def _is_event_stream(answer: Answer) -> bool:
+    """One whose events can be told apart: nobody asked for a compressed one."""
+    kind = headers.first(answer.headers, b"content-type") or b""
+    encoding = headers.first(answer.headers, b"content-encoding") or b"identity"
+    return kind.lower().startswith(b"text/event-stream") and encoding == b"identity"
+
+
+def _content_length(answer: Answer) -> int | None:
+    stated = headers.first(answer.headers, b"content-length")
+    return None if stated is None else int(stated)
+
+
+def _head_and_body(exchange: Exchange, route: Route) -> tuple[bytes, bytes]:
+    request, model = exchange.request, exchange.model.name
+    content = request.body
+    if exchange.asked.model != model:
+        content = body.with_model(content, model)
+    lines = [
+        b"POST %b HTTP/1.1" % request.target.encode("latin-1"),
+        b"Host: %b" % route.key.address.encode(),
+        b"Content-Length: %d" % len(content),
+        b"Accept-Encoding: identity",
+    ]
+    passed = headers.to_upstream(request.headers)
+    lines += [b"%b: %b" % header for header in passed if header[0].lower() != b"x-request-id"]
+    lines.append(b"X-Request-Id: %b" % exchange.id.encode())
+    return b"\r\n".join((*lines, b"", b"")), content
