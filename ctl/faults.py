@@ -19,6 +19,6 @@ def _place(fault: Fault) -> str:
     parts = [fault.file] if fault.file else []
     if fault.line:
         parts += [str(fault.line), str(fault.column)] if fault.column else [str(fault.line)]
-    elif fault.path:
+    elif fault.path and not fault.file:
         parts.append(fault.path)
     return ":".join(parts) + ": " if parts else ""

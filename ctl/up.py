@@ -5,7 +5,10 @@ same data folder takes them over. State, ports and placements are those of the t
 """
 
 import time
+from pathlib import Path
 from typing import TypeVar
+
+import click
 
 from ctl.client import Client
 from ctl.demo import demo_catalog
@@ -18,6 +21,7 @@ from ctl.render import result, stderr_is_live
 from ctl.supervise import end_leftovers, watch_signals
 from ctl.token import made_by_control, read_token
 from ctl.up_plan import Plan, check_ports, programs, write_files
+from ctl.up_settings import options, planned
 from ctl.up_stop import stop_everything
 from ctl.welcome import welcome
 from schemas.api import (
@@ -38,6 +42,16 @@ TROUBLE_SECONDS = 15.0
 """A model in trouble for so long is told about instead of waited for."""
 
 F = TypeVar("F", bound=Frame)
+
+
+@click.command(params=options())
+def up(config: Path | None, **given: str | None) -> int:
+    """Start everything on this machine: nats-server, control, router, agent, and a small model.
+
+    Runs in the foreground until Ctrl-C, which ends the engines too. All of it listens on loopback.
+    Started again with the same --data, it goes on where it was, on the same ports.
+    """
+    return run(planned(given, config))
 
 
 def run(plan: Plan) -> int:

@@ -22,6 +22,9 @@ class Plan:
     ports: Ports
     model: Path | None = None
     """What the first catalog serves; None: the demo's model."""
+    log_level: str = "info"
+    config: Path | None = None
+    """Settings file for all programs; None: the one in the working directory, if any."""
 
     @property
     def logs(self) -> Path:
@@ -114,9 +117,12 @@ def programs(plan: Plan) -> dict[str, Child]:
 
 
 def _shared(plan: Plan) -> dict[str, str]:
+    named = {"FLOTILLA_CONFIG": str(plan.config)} if plan.config else {}
     return {
         "FLOTILLA_NATS_URL": f"nats://{LOOPBACK}:{plan.ports.nats}",
         "FLOTILLA_DATA_DIR": str(plan.data),
+        "FLOTILLA_LOG_LEVEL": plan.log_level,
+        **named,
     }
 
 

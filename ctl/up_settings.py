@@ -1,0 +1,77 @@
+"""From the settings of `up` to its plan: flags and environment, else what the last `up` here used."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+
+from ctl.remembered import Ports, recall
+from ctl.settings import settings
+from ctl.up_plan import Plan
+from services.fleet.settings import Resolved
+from services.fleet.settings_table import Setting, settings_of
+
+_OWN = {"nats.url"}
+"""What `up` decides by itself."""
+_PORTS = {
+    "router": "up.port",
+    "control": "up.control-port",
+    "router_admin": "up.router-admin-port",
+    "agent": "up.agent-port",
+    "nats": "up.nats-port",
+}
+
+
+def options() -> list[click.Parameter]:
+    """One for each setting of `up`, so that flag, variable and file cannot drift apart."""
+    rows = [row for row in settings_of("up") if row.name not in _OWN]
+    config = click.Option(
+        ["--config"], type=click.Path(path_type=Path), help="Settings file of all programs."
+    )
+    return [*map(_option, rows), config]
+
+
+def _option(row: Setting) -> click.Option:
+    spellings = [f"--{name}" for name in (row.short, row.flag) if name]
+    default = f"  [default: {row.default}]" if row.default else ""
+    return click.Option(
+        [*spellings, _argument(row)], metavar=row.kind.upper(), help=f"{row.help}{default}"
+    )
+
+
+def _argument(row: Setting) -> str:
+    return row.name.replace(".", "_").replace("-", "_")
+
+
+def planned(given: Mapping[str, str | None], config: Path | None) -> Plan:
+    """The plan; `given` is by argument name."""
+    flags = {
+        row.flag: text
+        for row in settings_of("up")
+        if (text := given.get(_argument(row))) is not None
+    }
+    found = settings("up", flags, config)
+    data = Path(found.text("data.dir")).resolve()
+    return Plan(
+        data=data,
+        ports=_ports(found, recall(data) or Ports()),
+        model=Path(found.text("up.model")) if found.has("up.model") else None,
+        log_level=found.text("log.level"),
+        config=config.resolve() if config else None,
+    )
+
+
+def _ports(found: Resolved, before: Ports) -> Ports:
+    """A port that nobody names is the one of the time before."""
+    single = {
+        field: getattr(before, field) if _by_default(found, name) else found.count(name)
+        for field, name in _PORTS.items()
+    }
+    first, last = (
+        before.engines if _by_default(found, "up.engine-ports") else found.ports("up.engine-ports")
+    )
+    return Ports(**single, engines=(first, last))
+
+
+def _by_default(found: Resolved, name: str) -> bool:
+    return found.values[name][1] == "default"
