@@ -172,6 +172,8 @@ class ShardStatus(Document, frozen=True, gc=False, kw_only=True):
     """Failures in a row, back to 0 after 10 min healthy."""
     retry_at: str | None = None
     error: LastError | None = None
+    exit_code: int | None = None
+    """How the engine of this run ended; negative: killed by that signal."""
     incarnation: str
     """The agent that wrote this."""
 
@@ -194,6 +196,10 @@ class ShardPlan(Document, frozen=True, gc=False, kw_only=True):
     gpus: tuple[GpuUuid, ...] = ()
     port: int
     rendezvous_port: int = 0
+    cores: float = 0.0
+    """Held of the node's cores; 0 where cards are held."""
+    memory_bytes: int = 0
+    """Held of the node's memory; 0 where cards are held."""
 
 
 class ReplicaDocument(Document, frozen=True, gc=False, kw_only=True):

@@ -1,1 +1,1 @@
-"""One small file an engine, mostly data."""
+"""One adapter an engine kind."""

@@ -1,0 +1,461 @@
+"""Life of one shard: what happened to it, what it is now, what to do. Pure.
+
+`step` is a table by phase and event; a pair that is not there changes nothing. The shell
+(`services.agent.runner`) carries the actions out and reports what came of them as further events.
+
+    starting ─▶ loading ─▶ ready          Answered: it served a real request
+       ▲           │         │
+       │ retry_at  ▼         ▼
+       └──────── failed ◀────┘            Exited or Refused while it should run
+                   │
+    any ───▶ stopping ───▶ stopped        Dropped, a drain's end, a newer attempt
+
+What must hold:
+- An engine has exited only when no process of its session is left, so a new one never meets the old.
+- A (replica, attempt) that is stopped never starts again; a newer attempt does.
+- An error stays from the first failure to the next good start.
+
+Times are seconds since 1970 by the node's clock: they outlive the agent in its state file.
+"""
+
+import random  # noqa: TID251 - for its type.
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from schemas import codec
+from schemas.documents import (
+    AssignedShard,
+    LastError,
+    ProcessIdentity,
+    Progress,
+    RestartPolicy,
+    ShardPhase,
+    ShardStatus,
+)
+from schemas.ids import NodeId, ReplicaId
+from services.fleet.restarts import forgotten, pause
+
+IDLE_LOOKS = 2
+"""Scrapes in a row without a request that end a drain; one lies a second after the other."""
+
+
+class Process(Struct, frozen=True):
+    """A started engine. The leader is the shim, whose pid is the session's id."""
+
+    leader: ProcessIdentity
+    engine: ProcessIdentity
+
+
+class Life(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One shard, whole: this is also what its state file holds."""
+
+    order: AssignedShard
+    """What this attempt was last told."""
+    slot: int
+    """Of the node's shard documents."""
+    phase: ShardPhase = "starting"
+    since: float
+    run: int = 0
+    process: Process | None = None
+    engine_version: str = ""
+    log_start: int = 0
+    """Where this run begins in the engine's log file, in bytes."""
+    progress: Progress | None = None
+    moved_at: float = 0.0
+    """When a load last showed a step, a percent or a byte."""
+    failures: int = 0
+    retry_at: float | None = None
+    error: LastError | None = None
+    condemned: LastError | None = None
+    """Why it is being killed although it should run."""
+    wanted: bool = True
+    """It stands in the assignment."""
+    successor: AssignedShard | None = None
+    """A newer attempt, which starts when this one is gone."""
+    idle_looks: int = 0
+    kill_at: float | None = None
+    exit_code: int | None = None
+    parked: bool = False
+    """Its engine was stopped with the agent, not by an order: it starts again with the agent."""
+
+    @property
+    def replica(self) -> ReplicaId:
+        return self.order.replica
+
+
+class Ordered(Struct, frozen=True):
+    """The assignment holds it."""
+
+    order: AssignedShard
+
+
+class Dropped(Struct, frozen=True):
+    """The assignment does not hold it."""
+
+
+class Started(Struct, frozen=True):
+    """The engine's process is there."""
+
+    process: Process
+    engine_version: str
+    log_start: int
+
+
+class Refused(Struct, frozen=True):
+    """It was not started."""
+
+    error: LastError
+
+
+class Moved(Struct, frozen=True):
+    """A load showed a sign of progress; `progress` None: bytes alone."""
+
+    progress: Progress | None
+
+
+class Answered(Struct, frozen=True):
+    """The right model answered a real request, from this very process."""
+
+
+class Unhealthy(Struct, frozen=True):
+    """Its process lives and serves nobody."""
+
+    error: LastError
+
+
+class Exited(Struct, frozen=True):
+    """No process of its session is left."""
+
+    error: LastError
+
+
+class Looked(Struct, frozen=True):
+    """One scrape; `busy` None: it could not be told."""
+
+    busy: bool | None
+
+
+class Ticked(Struct, frozen=True):
+    """Time has passed."""
+
+
+Event: TypeAlias = (
+    Ordered | Dropped | Started | Refused | Moved | Answered | Unhealthy | Exited | Looked | Ticked
+)
+Action = Literal["start", "terminate", "kill"]
+"""`terminate` tells the engine alone, `kill` its whole session."""
+
+
+class Rules(Struct, frozen=True):
+    """What the steps need beside life and event."""
+
+    now: float
+    source: random.Random
+    kill_while_loading: bool
+    stop_grace_seconds: float
+
+
+Outcome: TypeAlias = tuple[Life, tuple[Action, ...]]
+
+
+def begin(order: AssignedShard, slot: int, now: float, run: int = 0) -> Outcome:
+    """A shard that this node has not run before, or not in this attempt."""
+    life = Life(order=order, slot=slot, since=now, run=run, moved_at=now)
+    return (life, ("start",)) if order.goal == "run" else _stopped(life, now)
+
+
+def step(life: Life, event: Event, rules: Rules) -> Outcome:
+    """What becomes of the shard, and what to do for it."""
+    match life.phase:
+        case "starting" | "loading":
+            return _while_loading(life, event, rules)
+        case "ready":
+            return _while_ready(life, event, rules)
+        case "failed":
+            return _while_failed(life, event, rules)
+        case "stopping":
+            return _while_stopping(life, event, rules)
+        case "stopped":
+            return _while_stopped(life, event, rules)
+
+
+def wake_at(life: Life) -> float | None:
+    """When time alone may change something; None: never."""
+    times: list[float | None] = []
+    match life.phase:
+        case "failed":
+            times = [life.retry_at]
+        case "starting" | "loading":
+            stall = life.order.launch.stall_seconds
+            times = [None if stall is None or life.condemned else life.moved_at + stall]
+        case "ready":
+            policy = life.order.launch.restart
+            healthy = life.since + policy.healthy_seconds if policy and life.failures else None
+            times = [healthy, _deadline(life)]
+        case "stopping":
+            times = [life.kill_at]
+        case "stopped":
+            pass
+    return min((time for time in times if time is not None), default=None)
+
+
+def report(life: Life, node: NodeId, incarnation: str) -> ShardStatus:
+    """The shard's document."""
+    order = life.order
+    return ShardStatus(
+        node=node,
+        replica=order.replica,
+        model=order.model,
+        rank=order.launch.rank,
+        phase=life.phase,
+        attempt=order.attempt,
+        run=life.run,
+        gpus=order.launch.gpus,
+        process=life.process.engine if life.process else None,
+        port=order.launch.port,
+        engine=order.launch.engine,
+        engine_version=life.engine_version,
+        since=codec.rfc3339(life.since),
+        progress=life.progress,
+        failures=life.failures,
+        retry_at=None if life.retry_at is None else codec.rfc3339(life.retry_at),
+        error=life.error,
+        exit_code=life.exit_code,
+        incarnation=incarnation,
+    )
+
+
+def _enter(life: Life, phase: ShardPhase, now: float) -> Life:
+    """`retry_at`, `condemned` and the like belong to one phase and end with it."""
+    return replace(
+        life,
+        phase=phase,
+        since=now,
+        progress=None,
+        moved_at=now,
+        retry_at=None,
+        kill_at=None,
+        idle_looks=0,
+    )
+
+
+def _stopped(life: Life, now: float) -> Outcome:
+    if (successor := life.successor) is not None and life.wanted:
+        return begin(successor, life.slot, now)
+    gone = replace(life, process=None, successor=None, condemned=None)
+    return _enter(gone, "stopped", now), ()
+
+
+def _fail(life: Life, error: LastError, rules: Rules) -> Outcome:
+    failures = life.failures + 1
+    policy = life.order.launch.restart
+    failed = replace(
+        _enter(life, "failed", rules.now),
+        process=None,
+        condemned=None,
+        failures=failures,
+        error=error,
+        retry_at=_retry_at(policy, error, failures, rules),
+    )
+    return failed, ()
+
+
+def _retry_at(
+    policy: RestartPolicy | None, error: LastError, failures: int, rules: Rules
+) -> float | None:
+    if policy is None or error.permanent:
+        return None
+    return rules.now + pause(policy, failures, rules.source)
+
+
+def _start_again(life: Life, now: float) -> Outcome:
+    again = replace(_enter(life, "starting", now), run=life.run + 1, exit_code=None)
+    return again, ("start",)
+
+
+def _stop(life: Life, rules: Rules) -> Outcome:
+    stopping = _enter(life, "stopping", rules.now)
+    if life.phase != "ready" and rules.kill_while_loading:
+        return replace(stopping, kill_at=rules.now), ("kill",)
+    return replace(stopping, kill_at=rules.now + rules.stop_grace_seconds), ("terminate",)
+
+
+def _while_loading(life: Life, event: Event, rules: Rules) -> Outcome:
+    match event:
+        case Ordered(order):
+            return _ordered_alive(life, order, rules)
+        case Dropped():
+            return _stop(replace(life, wanted=False), rules)
+        case Started():
+            return _started(life, event, rules.now), ()
+        case Refused(error):
+            return _fail(life, error, rules)
+        case Moved(progress):
+            return _moved(life, progress, rules.now), ()
+        case Answered() if life.condemned is None:
+            return replace(_enter(life, "ready", rules.now), error=None), ()
+        case Unhealthy(error):
+            return _condemn(life, error)
+        case Exited(error):
+            return _exited(life, error, rules)
+        case Ticked():
+            return _stalled(life, rules.now)
+        case _:
+            return life, ()
+
+
+def _while_ready(life: Life, event: Event, rules: Rules) -> Outcome:
+    match event:
+        case Ordered(order):
+            return _ordered_alive(life, order, rules)
+        case Dropped():
+            return _stop(replace(life, wanted=False), rules)
+        case Unhealthy(error):
+            return _condemn(life, error)
+        case Exited(error):
+            return _exited(life, error, rules)
+        case Looked(busy) if life.order.goal == "drain":
+            return _looked(life, rules, busy=busy)
+        case Ticked():
+            return _served_on(life, rules)
+        case _:
+            return life, ()
+
+
+def _while_failed(life: Life, event: Event, rules: Rules) -> Outcome:
+    match event:
+        case Ordered(order):
+            return _ordered_failed(life, order, rules.now)
+        case Dropped():
+            return _stopped(replace(life, wanted=False), rules.now)
+        case Ticked() if _is_due(life, rules.now):
+            return _start_again(life, rules.now)
+        case _:
+            return life, ()
+
+
+def _while_stopping(life: Life, event: Event, rules: Rules) -> Outcome:
+    match event:
+        case Ordered(order):
+            newer = order if order.attempt > life.order.attempt else None
+            return replace(life, wanted=True, successor=newer), ()
+        case Dropped():
+            return replace(life, wanted=False, successor=None), ()
+        case Exited(error):
+            return _stopped(replace(life, exit_code=error.exit_code), rules.now)
+        case Ticked() if life.kill_at is not None and rules.now >= life.kill_at:
+            return replace(life, kill_at=None), ("kill",)
+        case _:
+            return life, ()
+
+
+def _while_stopped(life: Life, event: Event, rules: Rules) -> Outcome:
+    match event:
+        case Ordered(order) if order.attempt > life.order.attempt:
+            return _next_attempt(life, order, rules.now)
+        case Ordered():
+            return replace(life, wanted=True), ()
+        case Dropped():
+            return replace(life, wanted=False), ()
+        case _:
+            return life, ()
+
+
+def _ordered_alive(life: Life, order: AssignedShard, rules: Rules) -> Outcome:
+    """Another launch of the same attempt changes nothing that runs."""
+    if order.attempt > life.order.attempt:
+        return _stop(replace(life, wanted=True, successor=order), rules)
+    if order.attempt < life.order.attempt:
+        return life, ()
+    told = replace(life, wanted=True, order=replace(order, launch=life.order.launch))
+    if order.goal == "drain" and life.phase != "ready":
+        return _stop(told, rules)  # It serves nobody yet.
+    return replace(told, idle_looks=0), ()
+
+
+def _ordered_failed(life: Life, order: AssignedShard, now: float) -> Outcome:
+    if order.attempt > life.order.attempt:
+        return _next_attempt(life, order, now)
+    if order.attempt < life.order.attempt:
+        return life, ()
+    told = replace(life, wanted=True, order=order)
+    if order.goal == "drain":
+        return _stopped(told, now)
+    if order.launch != life.order.launch:
+        return _start_again(replace(told, failures=0), now)
+    return told, ()
+
+
+def _next_attempt(life: Life, order: AssignedShard, now: float) -> Outcome:
+    """The last error stays until this attempt starts well."""
+    fresh, actions = begin(order, life.slot, now)
+    return replace(fresh, error=life.error), actions
+
+
+def _started(life: Life, started: Started, now: float) -> Life:
+    return replace(
+        life,
+        process=started.process,
+        engine_version=started.engine_version,
+        log_start=started.log_start,
+        moved_at=now,
+        parked=False,
+    )
+
+
+def _moved(life: Life, progress: Progress | None, now: float) -> Life:
+    if progress is None or progress == life.progress:
+        return replace(life, moved_at=now)
+    loading = life if life.phase == "loading" else _enter(life, "loading", now)
+    return replace(loading, progress=progress, moved_at=now)
+
+
+def _condemn(life: Life, error: LastError) -> Outcome:
+    return replace(life, condemned=life.condemned or error), ("kill",)
+
+
+def _exited(life: Life, error: LastError, rules: Rules) -> Outcome:
+    ended = replace(life, exit_code=error.exit_code)
+    if life.order.goal == "drain":
+        return _stopped(replace(ended, error=error), rules.now)
+    return _fail(ended, life.condemned or error, rules)
+
+
+def _looked(life: Life, rules: Rules, *, busy: bool | None) -> Outcome:
+    looks = life.idle_looks + 1 if busy is False else 0
+    drained = replace(life, idle_looks=looks)
+    return _stop(drained, rules) if looks >= IDLE_LOOKS else (drained, ())
+
+
+def _is_due(life: Life, now: float) -> bool:
+    if life.retry_at is None:
+        return False
+    policy = life.order.launch.restart or RestartPolicy()
+    clock_was_set_back = life.retry_at - now > 2 * policy.longest_seconds
+    return now >= life.retry_at or clock_was_set_back
+
+
+def _stalled(life: Life, now: float) -> Outcome:
+    stall = life.order.launch.stall_seconds
+    if stall is None or life.condemned is not None or now < life.moved_at + stall:
+        return life, ()
+    message = f"no step, percent or byte for {stall:g} s while {life.phase}"
+    return _condemn(life, LastError(failure="start_timeout", message=message))
+
+
+def _served_on(life: Life, rules: Rules) -> Outcome:
+    deadline = _deadline(life)
+    if deadline is not None and rules.now >= deadline:
+        return _stop(life, rules)
+    policy = life.order.launch.restart
+    if policy is not None and forgotten(policy, rules.now - life.since):
+        return replace(life, failures=0), ()
+    return life, ()
+
+
+def _deadline(life: Life) -> float | None:
+    if life.order.goal != "drain" or life.order.deadline is None:
+        return None
+    return codec.seconds(life.order.deadline)
