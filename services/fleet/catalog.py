@@ -20,7 +20,7 @@ from schemas.catalog import EngineEnvironment, Model
 from schemas.ids import EngineName, ModelName
 from services.fleet.catalog_check import check
 from services.fleet.catalog_source import digest, source_of
-from services.fleet.catalog_tree import Faults, Node, read_json
+from services.fleet.catalog_tree import Entries, Faults, Node, read_json
 from services.fleet.catalog_yaml import read_yaml, write_yaml
 
 LARGEST_BYTES = 960 * 1024
@@ -123,5 +123,10 @@ def show(catalog: Catalog) -> str:
     return write_yaml(source_of(catalog.engines, catalog.models.values()))
 
 
-EMPTY = Catalog(_KEY, {}, ())
-"""No model at all. What a fleet has before its first catalog."""
+def _empty() -> Catalog:
+    engines, models = check(Entries(path="", entries={}), Faults())
+    return Catalog(_KEY, engines, models)
+
+
+EMPTY = _empty()
+"""No model at all: what a fleet has before its first catalog."""

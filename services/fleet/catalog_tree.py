@@ -6,9 +6,9 @@ text: a bare `off` is the word, and `3` is read as a number only where a rule wa
 
 import json
 import re
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from schemas.api import Fault
 
@@ -103,17 +103,25 @@ def place(node: Node) -> str:
     return f"line {node.line}" if node.line else node.path
 
 
-def check_seen(node: Scalar, faults: Faults) -> None:
-    """Nothing in a catalog may look like something else on a terminal, or cut an argument short."""
-    if found := _UNSEEN.search(node.text):
-        message = f"holds the character U+{ord(found[0]):04X}, which nobody sees"
-        faults.add(node, message, "remove it: every value is one line of visible text")
+def seen(node: Scalar, faults: Faults) -> Scalar:
+    """The scalar without characters that nobody sees; each is a fault.
+
+    They make one value look like another on a terminal, or cut an argument short.
+    """
+    found = _UNSEEN.search(node.text)
+    if found is None:
+        return node
+    clean = structs.replace(node, text=_UNSEEN.sub("\ufffd", node.text))
+    message = f"holds the character U+{ord(found[0]):04X}, which nobody sees"
+    faults.add(clean, message, "remove it: every value is one line of visible text")
+    return clean
 
 
 def read_json(raw: bytes, faults: Faults) -> Node | None:
     """The tree of a JSON text, or None and a fault."""
     if len(raw) > LONGEST_BYTES:
-        return faults.add_at(0, 0, f"{len(raw)} bytes are more than a catalog may have")
+        faults.add_at(0, 0, f"{len(raw)} bytes are more than a catalog may have")
+        return None
     try:
         # Not msgspec: it keeps the last of two equal keys without a word.
         value = json.loads(
@@ -121,39 +129,38 @@ def read_json(raw: bytes, faults: Faults) -> Node | None:
         )
         return _from_builtins(value, "", 0, faults)
     except (ValueError, RecursionError) as error:
-        return faults.add_at(0, 0, f"this is no JSON: {error}")
+        faults.add_at(0, 0, f"this is no JSON: {error}")
+        return None
 
 
-class _Pairs(list[tuple[str, Any]]):
+class _Pairs(list[tuple[str, object]]):
     """A JSON object with all of its keys, also equal ones."""
 
 
-def _from_builtins(value: Any, path: str, depth: int, faults: Faults) -> Node:
+def _from_builtins(value: object, path: str, depth: int, faults: Faults) -> Node:
     if depth > DEEPEST:
         faults.add_at(0, 0, f"more than {DEEPEST} levels deep", path=path)
         return Scalar(path=path, text="", blank=True)
     if isinstance(value, _Pairs):
         return _from_pairs(value, path, depth, faults)
     if isinstance(value, list):
-        parts = cast("list[Any]", value)
-        nodes = (_from_builtins(v, f"{path}[{i}]", depth + 1, faults) for i, v in enumerate(parts))
+        parts = enumerate(cast("list[object]", value))
+        nodes = (_from_builtins(part, f"{path}[{n}]", depth + 1, faults) for n, part in parts)
         return Items(path=path, items=tuple(nodes))
-    scalar = Scalar(path=path, text=_text(value), blank=value is None)
-    check_seen(scalar, faults)
-    return scalar
+    return seen(Scalar(path=path, text=_text(value), blank=value is None), faults)
 
 
-def _text(value: str | bool | None) -> str:
+def _text(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
-    return value or ""
+    return value if isinstance(value, str) else ""
 
 
 def _from_pairs(pairs: _Pairs, path: str, depth: int, faults: Faults) -> Entries:
     entries: dict[str, Entry] = {}
-    for name, value in pairs:
+    for written, value in pairs:
+        name = seen(Scalar(path=path, text=written), faults).text
         key = Scalar(path=under(path, name), text=name)
-        check_seen(key, faults)
         if name in entries:
             faults.add(key, f"`{name}` is written twice", "keep one of the two")
         entries.setdefault(name, Entry(key, _from_builtins(value, key.path, depth + 1, faults)))

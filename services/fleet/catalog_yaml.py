@@ -21,7 +21,7 @@ from services.fleet.catalog_tree import (
     Items,
     Node,
     Scalar,
-    check_seen,
+    seen,
     under,
 )
 
@@ -162,9 +162,9 @@ class _Reader:
         text = event.value.removesuffix("\n") if event.style in ("|", ">") else event.value
         blank = not event.style and event.value in _BLANK
         scalar = Scalar(path=path, line=line, column=column, text=text, blank=blank)
-        if event.style == '"' or not self._continued(event, path):
-            check_seen(scalar, self._faults)
-        return scalar
+        if event.style != '"' and self._continued(event, path):
+            return scalar
+        return seen(scalar, self._faults)
 
     def _continued(self, event: yaml.ScalarEvent, path: str) -> bool:
         r"""Whether a shell's `\` ends one of its lines; that is told where it stands."""
@@ -181,7 +181,7 @@ class _Reader:
         start, end = event.start_mark, event.end_mark
         if start is None or end is None:
             return
-        for index in range(start.line, end.line + 1):
+        for index in range(start.line, min(end.line + 1, len(self._lines))):
             text = self._lines[index]
             if index < end.line or not text[end.column :].strip():
                 yield index + 1, text if index < end.line else text[: end.column]

@@ -32,7 +32,7 @@ _BYTES = {
     "kB": 10**3,
     "B": 1,
 }
-_PART = r"([0-9]{1,15}(?:\.[0-9]{1,9})?)"
+_PART = r"([0-9]{1,19}(?:\.[0-9]{1,9})?)"
 _DURATION_PART = re.compile(_PART + r"(ms|[dhms])")
 _DURATION = re.compile(rf"(?:{_DURATION_PART.pattern})+")
 _SIZE = re.compile(_PART + r" ?([A-Za-z]*)")
