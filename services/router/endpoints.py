@@ -7,7 +7,7 @@ replica at the same address; anything else is a new endpoint.
 """
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from msgspec import Struct
 
@@ -90,9 +90,10 @@ class Table:
         self.catalog: Catalog = EMPTY
         self.targets: Mapping[ModelName, Target] = {}
         """By model name; aliases resolve through the catalog."""
-        self._shards: dict[ShardKey, EndpointShard] = {}
-        self._live: dict[EndpointKey, Live] = {}
-        self._by_replica: dict[ReplicaId, list[Live]] = {}
+        self._shards: dict[ModelName, dict[ShardKey, EndpointShard]] = {}
+        self._model_of: dict[ShardKey, ModelName] = {}
+        self._live: dict[ModelName, dict[EndpointKey, Live]] = {}
+        self._by_replica: dict[ReplicaId, dict[EndpointKey, Live]] = {}
 
     def find(self, name: str) -> Target | None:
         """What a client means by this name or alias, now."""
@@ -101,76 +102,97 @@ class Table:
 
     def set_catalog(self, catalog: Catalog) -> None:
         """Swap. Models that stay keep their target."""
-        self.replace(catalog, self._shards)
+        self.catalog = catalog
+        self.targets = {name: self._target(model) for name, model in catalog.models.items()}
 
     def put(self, key: ShardKey, shard: EndpointShard | None) -> None:
         """One endpoint document; None: it is no more."""
-        shards = dict(self._shards)
-        if shard is None:
-            shards.pop(key, None)
-        else:
-            shards[key] = shard
-        self.replace(self.catalog, shards)
+        before = self._model_of.pop(key, None)
+        if before is not None:
+            self._shards[before].pop(key, None)
+        if shard is not None:
+            self._model_of[key] = shard.model
+            self._shards.setdefault(shard.model, {})[key] = shard
+        for model in {before, None if shard is None else shard.model} - {None}:
+            self._rebuild(cast("ModelName", model))
 
     def replace(self, catalog: Catalog, shards: Mapping[ShardKey, EndpointShard]) -> None:
-        """Everything at once: no choice sees one without the other."""
-        self.catalog = catalog
-        self._shards = dict(shards)
-        endpoints = self._endpoints()
-        self._keep_live(endpoints)
-        self.targets = {
-            name: self._target(model, endpoints.get(name, ()))
-            for name, model in catalog.models.items()
-        }
+        """Everything at once; no request is looked at in between."""
+        self.set_catalog(catalog)
+        for key, shard in shards.items():
+            self.put(key, shard)
+        for key in self._model_of.keys() - shards.keys():
+            self.put(key, None)
 
-    def _endpoints(self) -> dict[ModelName, list[Endpoint]]:
-        """Of every model that any document names. Shards beyond the count of the first are old."""
-        found: dict[ModelName, list[Endpoint]] = {}
-        counts = {s.model: s.shards for s in self._shards.values() if s.shard == 0}
-        for _, shard in sorted(self._shards.items()):
-            if shard.shard < counts.get(shard.model, shard.shards):
-                found.setdefault(shard.model, []).extend(shard.endpoints)
-        return found
+    def _rebuild(self, model: ModelName) -> None:
+        endpoints = self._endpoints(model)
+        self._keep_live(model, {key_of(endpoint) for endpoint in endpoints})
+        target = self.targets.get(model)
+        if target is not None:
+            self._route(target)
+        if not self._shards[model]:
+            del self._shards[model]
 
-    def _keep_live(self, endpoints: Mapping[ModelName, list[Endpoint]]) -> None:
-        named = {key_of(endpoint) for listed in endpoints.values() for endpoint in listed}
-        kept = {k: live for k, live in self._live.items() if k in named or live.in_flight}
-        self._live = {key: kept.get(key) or Live() for key in kept.keys() | named}
-        self._by_replica = {}
-        for key, live in self._live.items():
-            self._by_replica.setdefault(key.replica, []).append(live)
+    def _endpoints(self, model: ModelName) -> list[Endpoint]:
+        """Shards beyond the count that the first one states are old."""
+        shards = sorted(self._shards.get(model, {}).items())
+        count = next((s.shards for _, s in shards if s.shard == 0), None)
+        return [
+            endpoint
+            for _, shard in shards
+            if count is None or shard.shard < count
+            for endpoint in shard.endpoints
+        ]
 
-    def _target(self, model: Model, endpoints: list[Endpoint] | tuple[()]) -> Target:
+    def _keep_live(self, model: ModelName, named: set[EndpointKey]) -> None:
+        before = self._live.get(model, {})
+        kept = {k: live for k, live in before.items() if k in named or live.in_flight}
+        self._live[model] = after = {k: kept.get(k) or Live() for k in kept.keys() | named}
+        for key in before.keys() - after.keys():
+            self._by_replica[key.replica].pop(key)
+            if not self._by_replica[key.replica]:
+                del self._by_replica[key.replica]
+        for key in after.keys() - before.keys():
+            self._by_replica.setdefault(key.replica, {})[key] = after[key]
+        if not after:
+            del self._live[model]
+
+    def _target(self, model: Model) -> Target:
+        target = self.targets.get(model.name)
+        if target is None:
+            target = Target(model)
+            self._route(target)
+        target.model = model
+        return target
+
+    def _route(self, target: Target) -> None:
+        live = self._live.get(target.model.name, {})
         routes = [
-            Route(key, endpoint, self._live[key])
-            for endpoint in endpoints
+            Route(key, endpoint, live[key])
+            for endpoint in self._endpoints(target.model.name)
             if not endpoint.unrouted
             for key in (key_of(endpoint),)
         ]
-        target = self.targets.get(model.name) or Target(model)
-        target.model = model
         target.first = tuple(r for r in routes if not r.endpoint.last_choice)
         target.last = tuple(r for r in routes if r.endpoint.last_choice)
-        return target
 
     def loaded(self, engines: Mapping[ReplicaId, EngineLoad], now: float) -> None:
         """Scraped figures, from an agent's message or this router's own scrape."""
         for replica, load in engines.items():
-            for live in self._by_replica.get(replica, ()):
+            for live in self._by_replica.get(replica, {}).values():
                 live.loaded(load, now)
 
     def endpoints(self) -> list[tuple[Model, Endpoint, Live]]:
         """Every endpoint of every model in the catalog, unrouted ones included."""
-        found = self._endpoints()
         return [
-            (model, endpoint, self._live[key_of(endpoint)])
+            (model, endpoint, self._live[name][key_of(endpoint)])
             for name, model in self.catalog.models.items()
-            for endpoint in found.get(name, ())
+            for endpoint in self._endpoints(name)
         ]
 
     def keys(self) -> set[EndpointKey]:
         """Endpoints that any document names or any request still uses."""
-        return set(self._live)
+        return {key for live in self._live.values() for key in live}
 
 
 def key_of(endpoint: Endpoint) -> EndpointKey:
