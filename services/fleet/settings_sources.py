@@ -21,6 +21,8 @@ from services.fleet.settings_values import Value, read, read_commands, read_labe
 from services.fleet.units import Wrong
 
 _TOML_PLACE = re.compile(r" \(at line (\d+), column (\d+)\)$")
+_HEADING = re.compile(r"\s*\[+\s*([A-Za-z0-9_.\"-]+)")
+_KEY = re.compile(r"\s*([A-Za-z0-9_.\"-]+)\s*=")
 _BY_NAME = {row.name: row for row in SETTINGS}
 _SECTIONS = (*SHARED, *PROGRAMS)
 
@@ -99,41 +101,44 @@ def _toml_fault(message: str, file: str) -> Fault:
 
 
 def _bad_section(section: str, value: object, file: str, line: int) -> Fault:
-    homes = [row.section for row in SETTINGS if row.key == section]
-    if homes and not isinstance(value, dict):
-        hint = f"it belongs under [{homes[0]}]"
+    homes = [f"[{row.section}]" for row in SETTINGS if row.key == section]
+    message = f"unknown section `{section}`"
+    if section in _SECTIONS:
+        message, hint = f"`{section}` is a section", f"write `[{section}]`"
+    elif homes and not isinstance(value, dict):
+        hint = f"it belongs under {' or '.join(homes)}"
     else:
-        hint = _nearest(section, list(_SECTIONS)) or f"there are {', '.join(_SECTIONS)}"
-    return Fault(
-        file=file, line=line, path=section, message=f"unknown section `{section}`", hint=hint
-    )
+        hint = _nearest(section, _SECTIONS) or f"there are {', '.join(_SECTIONS)}"
+    return Fault(file=file, line=line, path=section, message=message, hint=hint)
 
 
 def _bad_key(section: str, key: str, file: str, line: int) -> Fault:
     siblings = [row.key for row in SETTINGS if row.section == section]
-    homes = [row.section for row in SETTINGS if row.key == key]
+    homes = [f"[{row.section}]" for row in SETTINGS if row.key == key]
     if homes:
-        hint = f"it belongs under [{homes[0]}]"
+        hint = f"it belongs under {' or '.join(homes)}"
     else:
         hint = _nearest(key, siblings) or f"[{section}] knows {', '.join(siblings)}"
     message = f"unknown setting `{key}` under [{section}]"
     return Fault(file=file, line=line, path=f"{section}.{key}", message=message, hint=hint)
 
 
-def _line_of(text: str, section: str, key: str | None = None) -> int:
+def _line_of(text: str, section: str, key: str = "") -> int:
     """Of the key, else of its section's heading; 0 where it is written in some rarer form."""
-    heading, found = re.compile(r"\s*\[+\s*\"?([A-Za-z0-9_-]+)\"?(?:\.\"?([A-Za-z0-9_-]+))?"), 0
-    inside = ""
+    whole = f"{section}.{key}" if key else section
+    inside, found = "", 0
     for number, line in enumerate(text.splitlines(), 1):
-        if match := heading.match(line):
-            inside = match[1]
-            found = found or (number if inside == section else 0)
-            if inside == section and match[2] == key:
-                return number
-        elif inside in ("", section) and re.match(
-            rf"\s*\"?{re.escape(key or section)}\"?\s*[.=]", line
-        ):
+        if heading := _HEADING.match(line):
+            inside = heading[1].replace('"', "")
+            written = inside
+        elif pair := _KEY.match(line):
+            written = f"{inside}.{pair[1]}".strip(".").replace('"', "")
+        else:
+            continue
+        if f"{written}.".startswith(f"{whole}."):
             return number
+        if written == section:
+            found = number
     return found
 
 
@@ -142,12 +147,9 @@ def _from_toml(row: Setting, value: object) -> Value | Wrong:
         case str():
             return read(row, value)
         case bool():
-            word = "on" if value else "off"
-            return (
-                read(row, word)
-                if row.kind == "flag"
-                else Wrong(f"`{value}`".lower(), f'write "{word}"')
-            )
+            if row.kind == "flag":
+                return read(row, "on" if value else "off")
+            return Wrong("is true or false where it cannot be", "put the value in quotes")
         case int():
             return read(row, str(value))
         case dict() if row.kind == "mapping":

@@ -138,12 +138,12 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         name="router.catalog",
         kind="path",
-        help="catalog to seed from; without a control plane the only one, read again on change",
+        help="catalog to seed from; without a control plane the only one; unset: none",
     ),
     Setting(
         name="router.endpoints",
         kind="path",
-        help="list of endpoints to seed from; without a control plane the only one",
+        help="endpoints to seed from; without a control plane the only ones; unset: none",
     ),
     Setting(
         name="router.control-plane",

@@ -111,7 +111,7 @@ def test_scalars_are_text() -> None:
 def test_a_metrics_map_is_left_out_empty_or_complete(
     written: str, metrics: dict[str, str] | None
 ) -> None:
-    """spec: T3"""
+    # spec: T3
     made = good(f"engines: {{e: {{kind: vllm{written}}}}}\nmodels: {{}}")
     assert made.engines[EngineName("e")].metrics == metrics
 
@@ -125,12 +125,12 @@ def test_every_engine_kind_is_there_under_its_own_name() -> None:
 
 
 def test_a_stopped_model_keeps_its_min_ready_for_its_return() -> None:
-    """spec: C9"""
+    # spec: C9
     assert the_model(TINY % ", replicas: 0, min_ready: 2").min_ready == 2
 
 
 def test_a_model_answers_to_its_name_and_aliases() -> None:
-    """spec: C10"""
+    # spec: C10
     made = good(TINY % ", aliases: [small, default]")
     assert [made.resolve(name) for name in ("tiny", "small", "default")] == [
         made.models[ModelName("tiny")]
@@ -176,7 +176,7 @@ def test_hashes_stay_as_they_were_released() -> None:
 
 
 def test_source_and_show_make_the_same_catalog_again() -> None:
-    """spec: C9"""
+    # spec: C9
     made = good((DATA / "design.yaml").read_bytes())
     for again in (from_json(made.source()), from_yaml(show(made))):
         assert isinstance(again, Catalog)
@@ -186,7 +186,7 @@ def test_source_and_show_make_the_same_catalog_again() -> None:
 
 
 def test_nothing_but_the_constructor_makes_a_catalog() -> None:
-    """spec: C1"""
+    # spec: C1
     made = good(TINY % "")
     with pytest.raises(TypeError, match="from_yaml or from_json alone"):
         Catalog(object(), {}, ())

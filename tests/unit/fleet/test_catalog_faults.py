@@ -32,7 +32,7 @@ def case(name: str) -> list[str]:
 
 
 def test_a_fault_has_file_line_column_path_words_and_hint() -> None:
-    """spec: C1"""
+    # spec: C1
     assert faults(CPU + "    replica: 2\n", "fleet.yaml") == (
         Fault(
             file="fleet.yaml",
@@ -232,7 +232,7 @@ def test_a_catalog_fits_one_message_of_the_log() -> None:
 
 
 def test_every_fault_is_told_at_once_in_order_of_place() -> None:
-    """spec: C1"""
+    # spec: C1
     text = "models:\n  a: {engine: vlm, replicas: x}\n  b: {source: y, gpu: {count: 1}}\nzz: 1\n"
     assert [(f.line, f.path) for f in faults(text)] == [
         (2, "models.a"),
@@ -251,7 +251,7 @@ def test_a_flood_of_faults_is_cut_and_counted() -> None:
 
 
 def test_equal_keys_are_refused_naming_both_lines() -> None:
-    """case CC-01"""
+    # case: CC-01
     assert case("CC-01") == [
         "11:5 models.big-chat.replicas: `replicas` is written twice: in line 10 and in line 11; "
         "keep one of the two",
@@ -261,7 +261,7 @@ def test_equal_keys_are_refused_naming_both_lines() -> None:
 
 
 def test_names_that_collide_are_refused_naming_both_places() -> None:
-    """case CC-03"""
+    # case: CC-03
     assert [line.partition(": ")[2].partition(";")[0] for line in case("CC-03")] == [
         "the alias `big-chat` of `tiny-chat` is the name of another model (line 3)",
         "the alias `default` of `big-chat` is an alias of `tiny-chat` too (line 2)",
@@ -274,7 +274,7 @@ def test_names_that_collide_are_refused_naming_both_places() -> None:
 
 
 def test_misplaced_and_misspelt_keys_are_told_with_the_nearest() -> None:
-    """case CC-05"""
+    # case: CC-05
     told = {line.split()[1].rstrip(":"): line.partition("; ")[2] for line in case("CC-05")}
     assert told == {
         "models.tiny-chat.engine": "write `llamacpp`",
@@ -298,7 +298,7 @@ def test_misplaced_and_misspelt_keys_are_told_with_the_nearest() -> None:
 
 
 def test_a_broken_and_a_half_valid_file_are_refused_with_line_and_reason() -> None:
-    """case HR-01"""
+    # case: HR-01
     assert case("HR-01-bad") == [
         "8:12 : this is no YAML: mapping values are not allowed in this context; "
         "line it up with the line above, or put a value that holds `: ` in quotes"
@@ -318,7 +318,7 @@ def test_models_as_a_list_are_told_how_to_stand_and_checked_all_the_same() -> No
 
 
 def test_json_passes_the_same_rules_and_names_the_path() -> None:
-    """spec: C1"""
+    # spec: C1
     made = from_json(b'{"models":{"m":{"engine":"vllm","source":"x","replica":2,"hidden":null}}}')
     assert isinstance(made, CatalogFaults)
     assert {(f.path, f.line) for f in made.faults} == {

@@ -168,7 +168,7 @@ def in_json(value: object) -> str:
 @settings(max_examples=100, deadline=None)
 @given(a_catalog())
 def test_what_is_shown_makes_the_same_catalog_again(value: Keys) -> None:
-    """spec: C9"""
+    # spec: C9
     made = from_yaml(in_json(value))
     assert isinstance(made, Catalog), made
     shown, stored = from_yaml(show(made)), from_json(made.source())
