@@ -132,6 +132,50 @@ class RouterRow(Struct, frozen=True, kw_only=True, rename="camel"):
     heard_seconds_ago: float
 
 
+class EndpointRow(Struct, frozen=True, kw_only=True, rename="camel"):
+    """One endpoint as one router sees it."""
+
+    replica: ReplicaId
+    model: ModelName
+    incarnation: str
+    address: str
+    node: NodeId
+    unrouted: bool = False
+    last_choice: bool = False
+    in_flight: int = 0
+    breaker: Literal["closed", "open", "probing"] = "closed"
+    failures: int = 0
+    """In a row."""
+    error: str = ""
+    """Of the last failure; empty after a success."""
+    others: float = -1.0
+    """Others' requests running there. Negative: unknown, here and below."""
+    waiting: float = -1.0
+    kv_usage: float = -1.0
+    idle_seconds: float = -1.0
+
+
+class RouterTable(Frame, frozen=True, kw_only=True, tag="RouterTable"):
+    """A router's own table, from its own admin listener."""
+
+    router: RouterId
+    log: str = ""
+    connected: bool
+    """To NATS; static mode: False."""
+    mode: Literal["log", "disk", "seed", "static", "none"]
+    """Where the table is from."""
+    revision: int = 0
+    catalog_hash: str = ""
+    age_seconds: float
+    """Since something last changed in it."""
+    damage: str = ""
+    refused: tuple[str, ...] = ()
+    """Why a newer catalog is not in effect."""
+    unreadable: tuple[str, ...] = ()
+    models: tuple[ModelName, ...] = ()
+    endpoints: tuple[EndpointRow, ...] = ()
+
+
 class Status(Frame, frozen=True, kw_only=True, tag="Status"):
     """The fleet in one page."""
 

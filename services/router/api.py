@@ -136,6 +136,9 @@ class ClientDoor:
         if request.method != "GET":
             await refuse(sink, openai.wrong_method(request.method, request.path))
             return
+        if not self._table.known:
+            await refuse(sink, openai.starting())
+            return
         name = request.path.removeprefix(MODELS_PATH).removeprefix("/")
         answer = self._model(name) if name else self._model_page()
         if isinstance(answer, ApiError):

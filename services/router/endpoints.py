@@ -87,6 +87,8 @@ class Table:
     """Mutable; changed between requests, never within a choice."""
 
     def __init__(self) -> None:
+        self.known = False
+        """Whether anybody has said yet what there is, be it nothing."""
         self.catalog: Catalog = EMPTY
         self.targets: Mapping[ModelName, Target] = {}
         """By model name; aliases resolve through the catalog."""
@@ -102,6 +104,7 @@ class Table:
 
     def set_catalog(self, catalog: Catalog) -> None:
         """Swap. Models that stay keep their target."""
+        self.known = True
         self.catalog = catalog
         self.targets = {name: self._target(model) for name, model in catalog.models.items()}
 

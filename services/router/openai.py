@@ -100,6 +100,17 @@ def model_not_found(name: str) -> ApiError:
     )
 
 
+def starting() -> ApiError:
+    """Nobody has told the router yet which models there are."""
+    return ApiError(
+        status=503,
+        code="starting",
+        message="This server is starting and does not know its models yet.",
+        type="server_error",
+        retry_after=1,
+    )
+
+
 def model_stopped(name: ModelName) -> ApiError:
     """In the catalog with no replicas."""
     return ApiError(

@@ -67,7 +67,7 @@ def _least_loaded(usable: list[Route], now: float, chance: Random) -> Route:
 
 def score(routes: Sequence[Route], now: float) -> list[float]:
     """Less is better; in requests. A full KV cache weighs as much as one request."""
-    figures = [_fresh(route.live.figures, now) for route in routes]
+    figures = [fresh(route.live.figures, now) for route in routes]
     scores = [float(route.live.in_flight) for route in routes]
     if any(each is not None for each in figures):
         for term in (_others, _waiting, _kv_usage):
@@ -75,7 +75,8 @@ def score(routes: Sequence[Route], now: float) -> list[float]:
     return scores
 
 
-def _fresh(figures: Figures | None, now: float) -> Figures | None:
+def fresh(figures: Figures | None, now: float) -> Figures | None:
+    """Figures that are still worth something."""
     return figures if figures is not None and now - figures.at <= FRESH_SECONDS else None
 
 

@@ -186,7 +186,10 @@ class Proxy:
             return
         target = self._table.find(asked.model)
         if target is None:
-            await self._reject(sink, openai.model_not_found(asked.model))
+            known = self._table.known
+            await self._reject(
+                sink, openai.model_not_found(asked.model) if known else openai.starting()
+            )
             return
         exchange = Exchange(
             request, route, sink, asked, target, self._clock.monotonic(), self._identity(request)
@@ -203,7 +206,7 @@ class Proxy:
             self._metrics.ended(exchange.model.name, outcome)
 
     async def _reject(self, sink: Sink, error: ApiError) -> None:
-        self._metrics.ended(None, "rejected")
+        self._metrics.ended(None, "rejected" if error.status < 500 else "refused")
         await refuse(sink, error)
 
     def _identity(self, request: Request) -> str:

@@ -1,0 +1,54 @@
+"""The router's copy on disk: what it serves from when it starts and NATS is away.
+
+A copy that is missing, torn or of another form counts as none; a disk that is full or read-only costs
+a warning and nothing else.
+"""
+
+import asyncio
+import secrets
+from pathlib import Path
+
+import msgspec
+import structlog
+
+from schemas import codec
+from schemas.ids import RouterId
+from services.router.routing import Copy
+from services.runtime.files import read_if_there, write_atomically
+
+COPY = "table.json"
+NAME = "name"
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger()
+
+
+def load(folder: Path) -> Copy | None:
+    """What the last run kept."""
+    content = read_if_there(folder / COPY)
+    if content is None:
+        return None
+    try:
+        return codec.decode(content, Copy)
+    except msgspec.DecodeError as error:
+        log.warning("router.copy_unreadable", reason=str(error))
+        return None
+
+
+async def save(folder: Path, copy: Copy) -> bool:
+    """Written in a thread. False: the disk refused."""
+    try:
+        await asyncio.to_thread(write_atomically, folder / COPY, codec.encode(copy))
+    except OSError as error:
+        log.warning("router.copy_not_written", reason=error.strerror)
+        return False
+    return True
+
+
+def own_name(folder: Path) -> RouterId:
+    """The name made on first start."""
+    content = read_if_there(folder / NAME)
+    if content:
+        return RouterId(content.decode().strip())
+    name = f"router-{secrets.token_hex(3)}"
+    write_atomically(folder / NAME, name.encode())
+    return RouterId(name)

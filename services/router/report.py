@@ -1,0 +1,75 @@
+"""What the router says of itself on the log: idle map and unreachable replicas, once a tick."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from schemas import codec, subjects
+from schemas.documents import Document, Gone, RouterReport
+from schemas.ids import ModelName, ReplicaId, RouterId
+from services.router.endpoints import Table
+from services.router.idle import LastUsed, Uses, report
+
+EVENT = "router.reported"
+EVENT_GONE = "router.shortened"
+
+
+class Writer(Protocol):
+    """Of `services.log.write`: returns at once."""
+
+    def put(self, subject: str, event_type: str, document: Document) -> None: ...
+
+
+class Reporter:
+    """Writes what has changed since the last tick."""
+
+    def __init__(
+        self, router: RouterId, incarnation: str, since: float, table: Table, used: LastUsed
+    ) -> None:
+        """`since`: wall clock, when it began to watch."""
+        self._router = router
+        self._incarnation = incarnation
+        self._since = codec.rfc3339(since)
+        self._table = table
+        self._used = used
+        self._written: list[RouterReport] = []
+
+    def tick(self, now: float) -> list[tuple[str, str, Document]]:
+        """Subject, type and document of what to write now. `now`: wall clock."""
+        chunks = report(
+            self._router, self._incarnation, self._since, self._uses(now), self._unreachable()
+        )
+        before, self._written = self._written, chunks
+        return [
+            (subjects.router_report(self._router, chunk.chunk), EVENT, chunk)
+            for number, chunk in enumerate(chunks)
+            if number >= len(before) or before[number] != chunk
+        ] + [
+            (subjects.router_report(self._router, number), EVENT_GONE, Gone(id=self._router))
+            for number in range(len(chunks), len(before))
+        ]
+
+    def _uses(self, now: float) -> Uses:
+        """A replica that is busy is in use at this moment."""
+        found: dict[ModelName, dict[ReplicaId, float | None]] = {}
+        for model, endpoint, live in self._table.endpoints():
+            if live.in_flight:
+                self._used.note(endpoint.replica, now)
+            used = self._used.of(endpoint.replica)
+            found.setdefault(model.name, {})[endpoint.replica] = used
+        self._used.keep(replica for replicas in found.values() for replica in replicas)
+        return found
+
+    def _unreachable(self) -> dict[ReplicaId, str]:
+        return {
+            endpoint.replica: live.breaker.reason
+            for _, endpoint, live in self._table.endpoints()
+            if live.breaker.opened_at is not None
+        }
+
+    async def run(self, seconds: float, wall: Callable[[], float], writer: Writer) -> None:
+        """For ever."""
+        while True:
+            await asyncio.sleep(seconds)
+            for subject, kind, document in self.tick(wall()):
+                writer.put(subject, kind, document)

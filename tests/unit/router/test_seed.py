@@ -1,0 +1,100 @@
+from pathlib import Path
+
+from schemas.ids import EngineName
+from services.router.seed import Seed, changed, read_seed
+
+CATALOG = b"""
+engines:
+  mine: {kind: vllm, metrics: {running: my_running}}
+models:
+  tiny: {engine: llamacpp, source: /m, aliases: [small]}
+  big: {engine: mine, source: /b, gpu: {class: l4, count: 1}}
+"""
+ENDPOINTS = b"""
+- {model: tiny, address: "127.0.0.1:8080", engine: llamacpp}
+- {model: tiny, address: "[::1]:8081", engine: llamacpp, metrics: {}}
+- {model: big, address: host-1:8000, engine: mine}
+- model: big
+  address: host-2:8000
+  engine: vllm
+  metrics: {running: r, waiting: w}
+"""
+
+
+def test_both_files_make_one_seed() -> None:
+    """# spec: C4"""
+    seed = read_seed(CATALOG, ENDPOINTS)
+    assert isinstance(seed, Seed)
+    assert EngineName("mine") in seed.catalog.engines
+    shown = [(m, e.address, e.kind, e.metrics) for m, e in seed.endpoints]
+    assert shown == [
+        ("tiny", "127.0.0.1:8080", "llamacpp", None),
+        ("tiny", "[::1]:8081", "llamacpp", {}),
+        ("big", "host-1:8000", "vllm", {"running": "my_running"}),
+        ("big", "host-2:8000", "vllm", {"running": "r", "waiting": "w"}),
+    ]
+
+
+def test_no_endpoints_yet_is_fine() -> None:
+    seed = read_seed(CATALOG, b"[]")
+    assert isinstance(seed, Seed)
+    assert seed.shards() == {}
+    assert not isinstance(read_seed(CATALOG, b" \n"), Seed)  # Perhaps half-written.
+
+
+def test_every_fault_of_both_files_is_told_with_its_place() -> None:
+    """# spec: C1, C4"""
+    endpoints = b"""- {model: tinny, address: "127.0.0.1:8080", engine: llamacp}
+- {model: tiny, adress: "127.0.0.1:8080", engine: llamacpp}
+- {model: tiny, address: "8080", engine: llamacpp}
+- {model: tiny, address: "h:1", engine: llamacpp, metrics: {runing: x}}
+- {model: tiny, address: "h:2", engine: llamacpp, metrics: {waiting: x}}
+- tiny
+"""
+    faults = read_seed(CATALOG, endpoints, "c.yaml", "e.yaml")
+    assert not isinstance(faults, Seed)
+    told = [(fault.file, fault.line, fault.message, fault.hint) for fault in faults]
+    assert told == [
+        ("e.yaml", 1, "the catalog has no model `tinny`", "did you mean `tiny`?"),
+        ("e.yaml", 1, "unknown engine `llamacp`", "did you mean `llamacpp`?"),
+        ("e.yaml", 2, "`address` is missing", ""),
+        ("e.yaml", 2, "unknown key `adress`", "did you mean `address`?"),
+        ("e.yaml", 3, "`8080` is no address", "write `host:port`"),
+        ("e.yaml", 4, "unknown figure `runing`", "did you mean `running`?"),
+        (
+            "e.yaml",
+            5,
+            "`metrics` does not name `running`",
+            "a mapping is a complete statement; name at least `running`",
+        ),
+        ("e.yaml", 6, "an endpoint is a mapping", "its keys: model, address, engine, metrics"),
+    ]
+    both = read_seed(b"models: {a: {}}", b"endpoints: []", "c.yaml", "e.yaml")
+    assert not isinstance(both, Seed)
+    assert {fault.file for fault in both} == {"c.yaml"}
+
+
+def test_the_same_endpoint_twice_is_refused() -> None:
+    faults = read_seed(CATALOG, ENDPOINTS + ENDPOINTS.split(b"\n")[1] + b"\n", "c", "e.yaml")
+    assert not isinstance(faults, Seed)
+    assert [fault.line for fault in faults] == [9]
+
+
+def test_ailing_endpoints_are_the_last_choice() -> None:
+    """# spec: C4"""
+    seed = read_seed(CATALOG, ENDPOINTS)
+    assert isinstance(seed, Seed)
+    shards = seed.shards(frozenset({"[::1]:8081"}))
+    assert [e.last_choice for e in shards[("tiny", "00")].endpoints] == [False, True]
+    assert [e.last_choice for e in shards[("big", "00")].endpoints] == [False, False]
+    well = seed.shards()
+    assert changed(well, shards) == {("tiny", "00"): shards[("tiny", "00")]}
+    assert changed(well, {}) == dict.fromkeys(well)
+
+
+def test_a_catalog_with_a_fault_is_refused_as_everywhere() -> None:
+    """# spec: C1, case HR-01"""
+    folder = Path("tests/data/catalogs")
+    for name, good in (("HR-01-good", True), ("HR-01-bad", False), ("HR-01-half", False)):
+        found = read_seed((folder / f"{name}.yaml").read_bytes(), b"[]")
+        assert isinstance(found, Seed) == good, name
