@@ -48,6 +48,7 @@ ENGINES: dict[EngineKind, Drives] = {
         reserved=_each(_SOURCE, "model", "model-url", "docker-repo", "hf-*", "models-*")
         | _each(_SERVED, "alias")
         | _each(_DOOR, "host", "port", "reuse-port", "path", "api-prefix", "ssl-*")
+        | _each("the engine serves routers, not browsers", "webui*", "no-webui", "ui", "no-ui")
         | _each(_KEYS, "api-key", "api-key-file")
         | _each(_METRICS, "metrics", "slots", "no-slots", "props")
         | _each(_TASK, "embedding", "embeddings", "rerank", "reranking")

@@ -123,6 +123,7 @@ MODEL_RULES = [
     (CPU, "env: {HF_TOKEN: {secrte: x}}", "env.HF_TOKEN.secrte", "unknown key", "`secret`"),
     (CPU, "env: {HF_TOKEN: {}}", "env.HF_TOKEN", "neither a text nor a secret", ""),
     (CPU, "env: {A: }", "env.A", "has no value", '`""`'),
+    (CPU, f"env: {{A: {'y' * 8193}}}", "env.A", "8193 characters", ""),
     (CPU, "env: {A: [b]}", "env.A", "is a list where a single value belongs", ""),
     (CPU, "env: {LD_PRELOAD: x}", "env.LD_PRELOAD", "may not stand in `env`", "program"),
     (CPU, "env: {CUDA_VISIBLE_DEVICES: 0}", "env.CUDA_VISIBLE_DEVICES", "may not", "cards"),
@@ -220,6 +221,15 @@ def test_a_gang_takes_gpu_nodes() -> None:
         "`m` has no `gpu`, and vllm needs cards",
         "a replica over several nodes takes whole GPU nodes",
     ]
+
+
+def test_names_that_share_a_subject_are_refused() -> None:
+    model = "{engine: llamacpp, source: x}"
+    fault = the_fault(f"models:\n  釠丂: {model}\n  姌七: {model}\n")
+    assert (fault.line, fault.message) == (
+        3,
+        "`姌七` and `釠丂` (line 2) share a subject in the log",
+    )
 
 
 def test_a_catalog_fits_one_message_of_the_log() -> None:

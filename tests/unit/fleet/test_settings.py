@@ -248,6 +248,7 @@ WRONG_IN_FILE = [
     ("router", "listen = '127.0.0.1:0'\n", "router.listen", "is no address"),
     ("router", "listen = '127.0.0.1:65536'\n", "router.listen", "is no address"),
     ("router", "control-plane = 'maybe'\n", "router.control-plane", "neither on nor off"),
+    ("agent", "labels = '-=1'\n", "agent.labels", "no name of a label"),
     ("agent", "ports = '9-8'\n", "agent.ports", "is no range of ports"),
     ("agent", "cores = -1\n", "agent.cores", "is not a whole number"),
     ("agent", "labels = 'zone'\n", "agent.labels", "names no values"),
@@ -304,6 +305,18 @@ def test_variables_of_other_programs_and_of_the_command_line_may_stand_beside() 
         "FLOTILLA_SECRET_HF_TOKEN": "x",
     }
     assert resolved("router", environ=environ)
+
+
+@pytest.mark.parametrize("url", ["nats://h", "nats://h:99999", "nats://[::1", "h:4222", "nats://"])
+def test_a_server_has_scheme_host_and_port(url: str) -> None:
+    (fault,) = faults("control", flags={"nats-url": f"nats://a:1,{url}"})
+    assert fault.message == f"`nats.url`: `{url}` is no address of a server"
+
+
+def test_a_count_is_0_only_where_that_means_something() -> None:
+    row = Setting(name="x.y", kind="count", help="")
+    assert read(row, "0") == Wrong("cannot be 0", "1 or more")
+    assert read(row, "1") == 1
 
 
 def test_a_password_has_no_place_in_a_setting() -> None:
