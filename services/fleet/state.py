@@ -134,16 +134,18 @@ class FleetState:
         self.sequence = max(self.sequence, sequence)
         if not subject.startswith(subjects.STATE_ROOT):
             return  # A happening changes no state.
-        if sequence <= self._applied(subject):
+        found = family_of(subject)
+        if sequence <= self._applied(subject, found):
             return
         try:
-            self._apply_event(sequence, subject, payload)
+            self._apply_event(sequence, subject, payload, found)
         except (msgspec.DecodeError, ValueError) as error:
             self.unreadable[subject] = Unreadable(sequence, str(error))
 
-    def _apply_event(self, sequence: int, subject: str, payload: bytes) -> None:
+    def _apply_event(
+        self, sequence: int, subject: str, payload: bytes, found: tuple[Family, Key] | None
+    ) -> None:
         event = codec.decode_event(payload)
-        found = family_of(subject)
         if found is None or event.v > VERSION:
             self.unknown[subject] = Unknown(sequence, event.type, event.v, event.opt)
             return
@@ -152,8 +154,8 @@ class FleetState:
         self._check_log(event.log, document)
         self.unknown.pop(subject, None)
         self.unreadable.pop(subject, None)
-        if event.src.startswith("control/"):
-            self.newest_control_at = max(self.newest_control_at, event.at)
+        if event.at > self.newest_control_at and event.src.startswith("control/"):
+            self.newest_control_at = event.at
         self._remove(family, key)
         self.gone.pop(subject, None)
         if isinstance(document, Gone):
@@ -169,27 +171,27 @@ class FleetState:
         if mine is not None and log != log_prefix(mine):
             raise ValueError(f"belongs to log {log}, this is {log_prefix(mine)}")
 
-    def _applied(self, subject: str) -> int:
+    def _applied(self, subject: str, found: tuple[Family, Key] | None) -> int:
         """LOG sequence of the newest message of the subject that was looked at."""
-        newest = 0
+        held = self._held(subject, found)
+        newest = 0 if held is None else held.sequence
         if (unreadable := self.unreadable.get(subject)) is not None:
-            newest = unreadable.sequence
+            newest = max(newest, unreadable.sequence)
         if (unknown := self.unknown.get(subject)) is not None:
             newest = max(newest, unknown.sequence)
-        if (held := self.held(subject)) is not None:
-            newest = max(newest, held.sequence)
         return newest
 
     def held(self, subject: str) -> Held[Any] | None:
         """What the subject holds, a Gone document included."""
-        if (gone := self.gone.get(subject)) is not None:
-            return gone
-        found = family_of(subject)
-        if found is None:
-            return None
-        family, key = found
-        table: dict[Key, Held[Any]] = getattr(self, family.table)
-        return table.get(key)
+        return self._held(subject, family_of(subject))
+
+    def _held(self, subject: str, found: tuple[Family, Key] | None) -> Held[Any] | None:
+        if found is not None:
+            family, key = found
+            table: dict[Key, Held[Any]] = getattr(self, family.table)
+            if (held := table.get(key)) is not None:
+                return held
+        return self.gone.get(subject)
 
     def _put(self, family: Family, key: Key, held: Held[Any]) -> None:
         table: dict[Key, Held[Any]] = getattr(self, family.table)
@@ -289,12 +291,27 @@ def _decode(family: Family, data: msgspec.Raw) -> Document:
     return document
 
 
+def _by_shape() -> dict[tuple[int, str], tuple[Family, ...]]:
+    shapes: dict[tuple[int, str], tuple[Family, ...]] = {}
+    for family in FAMILIES:
+        shape = (len(family.pattern), family.pattern[0])
+        shapes[shape] = (*shapes.get(shape, ()), family)
+    return shapes
+
+
+_SHAPES = _by_shape()
+
+
 def family_of(subject: str) -> tuple[Family, Key] | None:
     """The family of a state subject and the names in it; None for a subject of no known family."""
-    tokens = subject.removeprefix(subjects.STATE_ROOT).split(".")
-    for family in FAMILIES:
-        if len(family.pattern) == len(tokens):
-            names = tuple(t for p, t in zip(family.pattern, tokens, strict=True) if p == "*")
-            if all(p in ("*", t) for p, t in zip(family.pattern, tokens, strict=True)):
-                return family, names
+    tokens = subject[len(subjects.STATE_ROOT) :].split(".")
+    for family in _SHAPES.get((len(tokens), tokens[0]), ()):
+        names: list[str] = []
+        for expected, found in zip(family.pattern, tokens, strict=True):
+            if expected == "*":
+                names.append(found)
+            elif expected != found:
+                break
+        else:
+            return family, tuple(names)
     return None
