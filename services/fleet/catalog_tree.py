@@ -77,9 +77,8 @@ class Faults:
 
     def add_at(self, line: int, column: int, message: str, hint: str = "", path: str = "") -> None:
         """A fault at a place that no node has."""
-        fault = Fault(
-            file=self.file, line=line, column=column, path=path, message=message, hint=hint
-        )
+        shown = _UNSEEN.sub("\ufffd", message)
+        fault = Fault(file=self.file, line=line, column=column, path=path, message=shown, hint=hint)
         self._found.append(fault)
 
     def all(self) -> tuple[Fault, ...]:

@@ -31,6 +31,11 @@ class Address(NamedTuple):
     host: str
     port: int
 
+    @property
+    def text(self) -> str:
+        """host:port"""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
 
 class Ports(NamedTuple):
     """First and last of a range."""
@@ -231,11 +236,7 @@ def write(setting: Setting, value: Value) -> str:
         case float():
             return write_duration(value)
         case Address():
-            return (
-                f"[{value.host}]:{value.port}"
-                if ":" in value.host
-                else f"{value.host}:{value.port}"
-            )
+            return value.text
         case Ports():
             return f"{value.first}-{value.last}"
         case Labels():

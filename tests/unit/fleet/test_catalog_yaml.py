@@ -34,6 +34,7 @@ UNREADABLE = [
     ("models: {a: 'b\n", 2, 1, "that begins in line 1", "close the quote"),
     ("models: {}\n---\nmodels: {}\n", 2, 1, "a second document", "remove the `---`"),
     ("models: !!python/name:os.system {}\n", 1, 9, "means nothing here", "remove it"),
+    ("models: !a%1bb {}\n", 1, 9, "the tag `!a\ufffdb` means nothing here", "remove it"),
     ("models: {<<: {}}\n", 1, 10, "`<<` does not merge", "anchor"),
     ("models: {[a]: 1}\n", 1, 10, "a key must be one word", ""),
     ("models: *x\n", 1, 9, "`*x` names no anchor above it", ""),
