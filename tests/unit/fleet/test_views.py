@@ -1,0 +1,130 @@
+import msgspec
+import pytest
+
+from schemas import codec, subjects
+from schemas.api import RouterRow
+from schemas.documents import (
+    Endpoint,
+    EndpointShard,
+    LastError,
+    NodeRefusal,
+    PlacementVerdict,
+)
+from schemas.ids import ModelName, NodeId, RouterId
+from services.fleet import views
+from services.fleet.catalog import Catalog, from_yaml
+from tests.builders import NOW, Script, a_node, a_pointer, a_replica, a_shard, a_verdict
+
+LIVE = views.Live(now=NOW + 100, leading=True, leader="control-1")
+
+
+def a_catalog(replicas: int = 2) -> Catalog:
+    made = from_yaml(
+        f"models:\n  tiny: {{engine: llamacpp, source: /models/tiny.gguf, replicas: {replicas}}}\n"
+    )
+    assert isinstance(made, Catalog)
+    return made
+
+
+def test_a_model_is_ready_when_as_many_serve_as_are_wanted() -> None:
+    first, second = a_replica(slot=0), a_replica(slot=1, node="node-2", port=17001)
+    script = Script(a_node(), a_node("node-2"), first, second, a_shard(first), a_shard(second))
+    (row,) = views.models(script.state, a_catalog())
+    assert (row.condition, row.ready, row.wanted, row.reason) == ("ready", 2, 2, "")
+
+
+def test_a_replica_on_a_lost_node_does_not_count_as_ready() -> None:  # spec: R2
+    replica = a_replica()
+    script = Script(a_node(), replica, a_shard(replica), a_verdict())
+    (row,) = views.models(script.state, a_catalog(1))
+    assert (row.condition, row.ready) == ("starting", 0)
+
+
+def test_a_failed_replica_shows_its_reason_in_every_table() -> None:  # spec: A3
+    error = LastError(failure="model_not_found", message="no such file")
+    replica = a_replica()
+    script = Script(a_node(), replica, a_shard(replica, "failed", error=error))
+    (model,) = views.models(script.state, a_catalog(1))
+    (row,) = views.replicas(script.state, LIVE)
+    assert model.condition == "failed"
+    assert model.reason == row.reason == "model_not_found: no such file"
+    assert any(
+        "no such file" in line for line in views.status(script.state, a_catalog(1), LIVE).attention
+    )
+
+
+def test_an_unplaceable_model_is_pending_with_the_placers_reason() -> None:
+    verdict = PlacementVerdict(
+        model=ModelName("tiny"),
+        verdict="unplaceable",
+        wanted=2,
+        placed=0,
+        refusals=(NodeRefusal(reason="cores", nodes=3, detail="needs 4, has 2"),),
+        rules=1,
+        seen=5,
+    )
+    script = Script(a_node())
+    script.put(subjects.placement(ModelName("tiny")), verdict)
+    (row,) = views.models(script.state, a_catalog())
+    assert (row.condition, row.reason) == ("pending", "3 x cores (needs 4, has 2)")
+
+
+def test_a_model_that_left_the_catalog_is_shown_until_its_last_replica_is_gone() -> (
+    None
+):  # spec: C5
+    replica = a_replica("going", goal="drain")
+    script = Script(a_node(), replica)
+    rows = {row.model: row.condition for row in views.models(script.state, a_catalog(0))}
+    assert rows == {"going": "draining", "tiny": "stopped"}
+
+
+def test_an_unrouted_endpoint_is_not_routed() -> None:
+    replica = a_replica()
+    endpoint = Endpoint(
+        replica=replica.id,
+        incarnation="1.0",
+        address="127.0.0.1:17000",
+        node=NodeId("node-1"),
+        kind="llamacpp",
+        unrouted=True,
+    )
+    script = Script(a_node(), replica, a_shard(replica))
+    shard = EndpointShard(model=replica.model, shard=0, shards=1, endpoints=(endpoint,))
+    script.put(subjects.endpoints(replica.model, 0), shard)
+    (row,) = views.replicas(script.state, LIVE)
+    assert not row.routed
+    assert row.address == "127.0.0.1:17000"
+
+
+def test_unknown_idleness_is_negative_in_json() -> None:  # spec: T8
+    script = Script(a_node(), a_replica())
+    (row,) = views.replicas(script.state, LIVE)
+    assert b'"idleSeconds":-1' in codec.encode(row)
+
+
+def test_status_counts_and_names_what_is_wrong() -> None:  # spec: O1
+    replica = a_replica()
+    script = Script(a_node(), a_node("node-2"), a_pointer(4), replica, a_shard(replica))
+    script.add(a_verdict("node-2", "unreachable"))
+    script.state.apply(99, subjects.node_info(NodeId("node-1")), b"\xff")
+    found = views.status(script.state, a_catalog(1), LIVE)
+    assert found.catalog_revision == 4
+    assert found.nodes == {"alive": 1, "unreachable": 1}
+    assert found.models == {"ready": 1}
+    assert found.replicas == {"ready": 1}
+    assert any("node-2 is unreachable" in line for line in found.attention)
+    assert any("unreadable at sequence 99" in line for line in found.warnings)
+
+
+@pytest.mark.parametrize("survive", [True, False])
+def test_status_says_where_engines_would_end_with_their_agent(survive: bool) -> None:  # spec: A4
+    info = msgspec.structs.replace(a_node(), engines_survive_agent=survive)
+    found = views.status(Script(info).state, a_catalog(0), LIVE)
+    assert any("engines end when its agent ends" in line for line in found.warnings) is not survive
+
+
+def test_routers_are_shown_as_they_were_heard() -> None:
+    live = views.Live(
+        now=NOW, routers=(RouterRow(router=RouterId("r"), applied=7, heard_seconds_ago=0.5),)
+    )
+    assert views.status(Script().state, a_catalog(0), live).routers[0].applied == 7
