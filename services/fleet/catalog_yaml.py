@@ -63,17 +63,15 @@ def _checked(text: str | bytes, faults: Faults) -> str:
         text = text.decode(errors="surrogateescape")
     text = text.removeprefix("\ufeff")
     if found := _UNREADABLE.search(text):
-        line, column = (
-            text.count("\n", 0, found.start()) + 1,
-            found.start() - text.rfind("\n", 0, found.start()),
-        )
-        what = (
-            "not UTF-8"
-            if "\udc80" <= found[0] <= "\udcff"
-            else f"the character U+{ord(found[0]):04X}"
-        )
-        _stop(faults, line, column, f"this is no text: {what}", "save it as UTF-8 text")
+        _unreadable(text, found.start(), faults)
     return text
+
+
+def _unreadable(text: str, at: int, faults: Faults) -> NoReturn:
+    line, column = text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
+    escaped = "\udc80" <= text[at] <= "\udcff"  # How surrogateescape marks a byte.
+    what = "not UTF-8" if escaped else f"the character U+{ord(text[at]):04X}"
+    _stop(faults, line, column, f"this is no text: {what}", "save it as UTF-8 text")
 
 
 def _stop(faults: Faults, line: int, column: int, message: str, hint: str = "") -> NoReturn:
@@ -115,12 +113,8 @@ class _Reader:
         for event in self._events:
             if isinstance(event, yaml.DocumentStartEvent):
                 if root is not None:
-                    _stop(
-                        self._faults,
-                        *_at(event),
-                        "a second document",
-                        "one file, one catalog: remove the `---`",
-                    )
+                    hint = "one file, one catalog: remove the `---`"
+                    _stop(self._faults, *_at(event), "a second document", hint)
             elif isinstance(event, yaml.NodeEvent):
                 root = self._node(event, "", 0)
         if root is None:
