@@ -80,6 +80,9 @@ class Catalog:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Catalog) and self._source == other._source
 
+    def __repr__(self) -> str:
+        return f"<Catalog {self._hash[:8]}: {', '.join(self._models)}>"
+
     def __hash__(self) -> int:
         return hash(self._source)
 

@@ -224,5 +224,10 @@ def test_an_anchor_may_repeat_a_value() -> None:
     }
 
 
+def test_a_catalog_is_told_by_hash_and_names() -> None:
+    made = good(TINY % "")
+    assert repr(made) == f"<Catalog {made.hash[:8]}: tiny>"
+
+
 def test_the_empty_catalog_is_an_ordinary_one() -> None:
     assert from_yaml("models: {}") == EMPTY == from_json(EMPTY.source())
