@@ -77,8 +77,6 @@ class Life(Struct, frozen=True, kw_only=True, omit_defaults=True):
     idle_looks: int = 0
     kill_at: float | None = None
     exit_code: int | None = None
-    parked: bool = False
-    """Its engine was stopped with the agent, not by an order: it starts again with the agent."""
 
     @property
     def replica(self) -> ReplicaId:
@@ -179,6 +177,17 @@ def step(life: Life, event: Event, rules: Rules) -> Outcome:
             return _while_stopping(life, event, rules)
         case "stopped":
             return _while_stopped(life, event, rules)
+
+
+def parked(life: Life, now: float) -> Life:
+    """Its engine ended with the agent or the machine, not by itself: it starts again with them."""
+    if life.phase in ("failed", "stopped"):
+        return life
+    if life.phase == "stopping" or life.order.goal == "drain":
+        stopped, _ = _stopped(replace(life, successor=None), now)
+        return stopped
+    again, _ = _start_again(replace(life, process=None, condemned=None), now)
+    return again
 
 
 def wake_at(life: Life) -> float | None:
@@ -401,7 +410,6 @@ def _started(life: Life, started: Started, now: float) -> Life:
         engine_version=started.engine_version,
         log_start=started.log_start,
         moved_at=now,
-        parked=False,
     )
 
 

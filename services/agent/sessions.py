@@ -1,0 +1,81 @@
+"""Engine sessions of this agent on the machine, by the marks in their environment.
+
+Used at the start, to find what no state file knows, and to stop everything.
+"""
+
+import asyncio
+import signal
+from collections.abc import Iterable, Mapping
+
+import structlog
+from msgspec import Struct
+from msgspec.structs import replace
+
+from schemas.documents import ProcessIdentity
+from services.agent import proc, process
+from services.agent.engines.table import ADAPTERS
+from services.agent.shard import Life, parked
+from services.agent.store import Store
+
+log = structlog.get_logger()
+
+
+class Marked(Struct, frozen=True):
+    """One session of ours."""
+
+    leader: ProcessIdentity
+    mark: dict[str, str]
+
+
+def marked(store: Store) -> list[Marked]:
+    """Every live session that was started under this data folder."""
+    boot, found = proc.boot_id(), dict[int, Marked]()
+    for each in proc.everybody():
+        environ = proc.environ(each.pid)
+        if environ.get(process.AGENT) != str(store.data):
+            continue
+        names = (process.REPLICA, process.INCARNATION, process.AGENT)
+        gone = ProcessIdentity(boot_id=boot, pid=each.session, start_ticks=0)
+        leader = proc.identify(each.session) or gone
+        found[each.session] = Marked(leader, {name: environ.get(name, "") for name in names})
+    return list(found.values())
+
+
+async def stop_orphans(store: Store, lives: Iterable[Life]) -> int:
+    """End sessions that no state file knows. Returns how many there were."""
+    known = [process.mark(life, store.data) for life in lives]
+    orphans = [each for each in await asyncio.to_thread(marked, store) if each.mark not in known]
+    for each in orphans:
+        log.warning("shard.orphan", replica=each.mark[process.REPLICA], pid=each.leader.pid)
+    async with asyncio.TaskGroup() as group:
+        for each in orphans:
+            group.create_task(_stop(each.leader, each.mark, grace_seconds=5.0))
+    return len(orphans)
+
+
+async def stop_all(store: Store, now: float) -> int:
+    """End every engine of this data folder, so that a later agent starts them again. How many it were."""
+    lives = store.load()
+    running = [life for life in lives if life.process is not None]
+    async with asyncio.TaskGroup() as group:
+        for life in running:
+            group.create_task(_park(store, life, now))
+    return len(running) + await stop_orphans(store, [])
+
+
+async def _park(store: Store, life: Life, now: float) -> None:
+    if life.process is not None:
+        grace = ADAPTERS[life.order.launch.kind].stop_grace_seconds
+        await _stop(life.process.leader, process.mark(life, store.data), grace)
+    store.save(parked(replace(life, condemned=None), now))
+
+
+async def _stop(leader: ProcessIdentity, mark: Mapping[str, str], grace_seconds: float) -> None:
+    """SIGTERM, which the shim hands on; what is left after the grace is killed."""
+    proc.send(leader, signal.SIGTERM)
+    try:
+        async with asyncio.timeout(grace_seconds):
+            await process.ended(leader)
+    except TimeoutError:
+        pass
+    await process.kill_session(leader, mark)
