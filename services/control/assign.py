@@ -1,0 +1,150 @@
+"""Assignment documents: the full set of shards of each node. Pure.
+
+A shard that its node was told already keeps the launch it was given, so that a takeover or another
+version of this program rewrites nothing. A shard is told to drain only when every router that beats
+has applied the document that unroutes it, or when its grace has ended (R7); once told, it stays so.
+A node with nothing to run keeps an empty document: absent would mean "unknown", not "stop".
+"""
+
+from collections.abc import Sequence
+
+from schemas import codec, subjects
+from schemas.documents import AssignedShard, Assignment, EndpointShard, LaunchSpec, ShardPlan
+from schemas.ids import EventId, NodeId, ReplicaId
+from services.control.drafts import Order
+from services.control.launch import launch
+from services.control.publish import shard_of
+from services.control.silence import UNREACHABLE_SECONDS
+from services.control.standing import Standing
+from services.control.turn import Turn
+
+Told = dict[tuple[NodeId, ReplicaId, int], AssignedShard]
+"""What nodes were told, by node, replica and attempt."""
+
+
+def told(turn: Turn) -> Told:
+    """What the nodes' documents hold now."""
+    return {
+        (held.document.node, shard.replica, shard.attempt): shard
+        for _, held in sorted(turn.state.assignments.items())
+        for shard in held.document.shards
+    }
+
+
+def find_launches(turn: Turn, before: Told) -> None:
+    """How each shard of each replica is started."""
+    for standing in turn.everyone:
+        replica = standing.document
+        for plan in replica.shards:
+            known = before.get((plan.node, replica.id, replica.attempt))
+            spec = _by_catalog(turn, standing, plan) if known is None else known.launch
+            if spec is not None:
+                turn.launches[replica.id, replica.attempt, plan.rank] = spec
+
+
+def _by_catalog(turn: Turn, standing: Standing, plan: ShardPlan) -> LaunchSpec | None:
+    model = turn.model_as_placed(standing.document)
+    return None if model is None else launch(turn.state, model, standing.document, plan)
+
+
+def assign(turn: Turn, before: Told) -> None:
+    """Write what changed of every node's assignment."""
+    shards: dict[NodeId, list[AssignedShard]] = {}
+    for held in turn.state.infos.values():
+        shards.setdefault(held.document.node, [])
+    for assignment in turn.state.assignments.values():
+        shards.setdefault(assignment.document.node, [])
+    for standing in turn.everyone:
+        for plan in standing.document.shards:
+            shard = _shard(turn, standing, plan, before)
+            if shard is not None:
+                shards.setdefault(plan.node, []).append(shard)
+    for node in sorted(shards):
+        _write(turn, node, sorted(shards[node], key=lambda shard: shard.replica))
+
+
+def _shard(turn: Turn, standing: Standing, plan: ShardPlan, before: Told) -> AssignedShard | None:
+    replica = standing.document
+    spec = turn.launches.get((replica.id, replica.attempt, plan.rank))
+    if spec is None or replica.goal == "stop":
+        return None
+    known = before.get((plan.node, replica.id, replica.attempt))
+    drains = replica.goal == "drain" and (
+        (known is not None and known.goal == "drain") or may_stop(turn, standing)
+    )
+    shard = AssignedShard(
+        replica=replica.id,
+        model=replica.model,
+        attempt=replica.attempt,
+        goal="drain" if drains else "run",
+        deadline=replica.deadline if drains else None,
+        launch=spec,
+        cause=standing.event,
+    )
+    if known is not None and (known.goal, known.deadline) == (shard.goal, shard.deadline):
+        return known
+    return shard
+
+
+def may_stop(turn: Turn, standing: Standing) -> bool:
+    """No router will send it anything new, or its grace has ended."""
+    replica = standing.document
+    if replica.deadline is not None:
+        left = codec.seconds(replica.deadline) - turn.now
+        if left <= 0:
+            return True
+        turn.waits.append(left)
+    count = _documents(turn, standing)
+    if count == 0:
+        return True  # Never published.
+    silence = turn.silence
+    if not silence.routers_known:
+        turn.waits.append(UNREACHABLE_SECONDS - silence.hearing_seconds)
+        return False
+    subject = subjects.endpoints(replica.model, shard_of(replica.id, count))
+    if not silence.routers:
+        return True
+    held = turn.state.held(subject)
+    if subject in turn.drafts or held is None:
+        return False  # Its sequence is not known yet.
+    return all(applied >= held.sequence for applied in silence.routers.values())
+
+
+def _documents(turn: Turn, standing: Standing) -> int:
+    """How many endpoint documents the model has, after this pass."""
+    model = standing.document.model
+    first = subjects.endpoints(model, 0)
+    document = turn.drafts.document(first)
+    if document is None and (held := turn.state.held(first)) is not None:
+        document = held.document
+    return document.shards if isinstance(document, EndpointShard) else 0
+
+
+def _write(turn: Turn, node: NodeId, shards: list[AssignedShard]) -> None:
+    subject = subjects.assignment(node)
+    document = Assignment(node=node, shards=tuple(shards))
+    held = turn.state.assignment(node)
+    if held is not None and held.document == document and subject not in turn.state.unreadable:
+        return
+    old = () if held is None else held.document.shards
+    added = [shard.cause for shard in shards if shard not in old]
+    turn.drafts.put(
+        Order.ASSIGNMENT,
+        subject,
+        "assignment.changed",
+        document,
+        cause=added[0] if added else _end_of(turn, old, shards),
+    )
+
+
+def _end_of(
+    turn: Turn, old: Sequence[AssignedShard], new: Sequence[AssignedShard]
+) -> EventId | None:
+    """The event that ended the first shard that is no longer there."""
+    left = {shard.replica for shard in new}
+    ended = {shard.replica for shard in old} - left
+    for standings in turn.standings.values():
+        for standing in standings:
+            if standing.id in ended:
+                return standing.event
+    return None

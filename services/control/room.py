@@ -1,0 +1,82 @@
+"""What each node has left in this pass: the state's holders, and what the pass itself gave and took.
+
+Pure. A card, port, core or byte is held by every replica document that is not gone, and cards and
+ports also by every shard document short of `stopped`, whoever decided it (an orphan, or a replica
+given up on a lost node): a card that nobody names is free.
+"""
+
+from collections.abc import Iterable
+
+from schemas import subjects
+from schemas.documents import NodeInfo, ReplicaDocument, ShardPlan
+from schemas.ids import NodeId
+from services.control.placement import Candidate, millicores
+from services.control.standing import Standing, Verdict, is_void
+from services.fleet.state import FleetState, Held
+
+
+class Room:
+    """The candidates of one pass. `take` makes the next choice see this one."""
+
+    def __init__(
+        self, state: FleetState, verdicts: dict[NodeId, Verdict], standings: Iterable[Standing]
+    ) -> None:
+        self._candidates = {
+            held.document.node: _empty(state, held, verdicts) for held in state.infos.values()
+        }
+        for standing in standings:
+            if not standing.gone:
+                self.take(standing.document, starting=not standing.serving)
+        for shard in state.shards.values():
+            report = shard.document
+            candidate = self._candidates.get(report.node)
+            if candidate is None or report.phase == "stopped":
+                continue
+            if not is_void(shard, state.info(report.node)):
+                candidate.held |= set(report.gpus)
+                candidate.ports_used.add(report.port)
+
+    @property
+    def candidates(self) -> list[Candidate]:
+        """Every node that an agent described."""
+        return list(self._candidates.values())
+
+    def candidate(self, node: NodeId) -> Candidate | None:
+        return self._candidates.get(node)
+
+    def take(self, replica: ReplicaDocument, *, starting: bool = True) -> None:
+        """A replica holds what its document names."""
+        for plan in replica.shards:
+            candidate = self._candidates.get(plan.node)
+            if candidate is not None:
+                _take(candidate, replica, plan, starting=starting)
+
+
+def _empty(state: FleetState, held: Held[NodeInfo], verdicts: dict[NodeId, Verdict]) -> Candidate:
+    info = held.document
+    return Candidate(
+        node=info.node,
+        condition=verdicts[info.node].condition,
+        readable=subjects.node_info(info.node) not in state.unreadable,
+        fabric=info.fabric,
+        engines=info.engines,
+        cards=info.cards,
+        held=set(),
+        millicores_free=millicores(info.cores),
+        memory_free=info.memory_bytes,
+        ports=info.ports,
+        ports_used=set(),
+        models={},
+    )
+
+
+def _take(
+    candidate: Candidate, replica: ReplicaDocument, plan: ShardPlan, *, starting: bool
+) -> None:
+    candidate.held |= set(plan.gpus)
+    candidate.ports_used |= {plan.port, plan.rendezvous_port}
+    candidate.millicores_free -= millicores(plan.cores)
+    candidate.memory_free -= plan.memory_bytes
+    candidate.models[replica.model] = candidate.models.get(replica.model, 0) + 1
+    candidate.cpu_replicas += not plan.gpus
+    candidate.starts += starting and replica.goal == "run"

@@ -1,0 +1,108 @@
+"""Who has not been heard, for how long, as one observing process measures it. Pure: time is passed in.
+
+Silence is never state: only the verdicts it leads to are (`verdicts.py`). It counts from when this
+process could hear: NATS connected, and its own loop not stalled. After either, hearing begins anew
+and everybody's silence with it (L3).
+"""
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from schemas.ids import NodeId, RouterId
+
+UNREACHABLE_SECONDS = 5.0
+"""Silence after which a node is unreachable, and a router no longer waited for."""
+STALL_SECONDS = 2.0
+"""A longer gap between two turns of the observer's loop: it could not have heard."""
+PROBE_SECONDS = 4.0
+"""Silence after which a node is probed directly, so that the answer is there when it is needed."""
+
+
+class Silence(Struct, frozen=True, kw_only=True):
+    """One measure, taken at one moment of the monotonic clock. Input of `decide`."""
+
+    hearing_seconds: float
+    """How long this process has been able to hear; 0: it cannot."""
+    nodes: Mapping[NodeId, float] = {}
+    """Seconds since each node was heard; absent: not since hearing began."""
+    unanswered: frozenset[NodeId] = frozenset()
+    """Nodes whose last direct probe, sent since they fell silent, failed."""
+    routers: Mapping[RouterId, int] = {}
+    """LOG sequence applied by each router that was heard lately."""
+
+    def of(self, node: NodeId) -> float:
+        """Seconds for which the node could have been heard and was not."""
+        return self.nodes.get(node, self.hearing_seconds)
+
+    @property
+    def routers_known(self) -> bool:
+        """Every router that beats has had the time to be heard."""
+        return self.hearing_seconds >= UNREACHABLE_SECONDS
+
+
+class _Router(Struct):
+    heard: float
+    applied: int
+
+
+class Hearing:
+    """What was heard and when. The shell calls `turn` at least once a second. Monotonic seconds."""
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+        self._last_turn: float | None = None
+        self._nodes: dict[NodeId, float] = {}
+        self._routers: dict[RouterId, _Router] = {}
+        self._unanswered: dict[NodeId, float] = {}
+
+    def turn(self, now: float, *, connected: bool) -> None:
+        """The observer's loop turned. While NATS is away, or after a stall, nothing counts."""
+        stalled = self._last_turn is not None and now - self._last_turn > STALL_SECONDS
+        self._last_turn = now
+        if not connected or stalled:
+            self._forget()
+        if not connected:
+            self._since = None
+        elif self._since is None:
+            self._since = now
+
+    def _forget(self) -> None:
+        self._since = None
+        self._nodes.clear()
+        self._routers.clear()
+        self._unanswered.clear()
+
+    def node(self, node: NodeId, now: float) -> None:
+        """A beat of an agent."""
+        self._nodes[node] = now
+        self._unanswered.pop(node, None)
+
+    def router(self, router: RouterId, applied: int, now: float) -> None:
+        """A beat of a router."""
+        self._routers[router] = _Router(now, applied)
+
+    def probed(self, node: NodeId, asked_at: float, *, answered: bool) -> None:
+        """A direct probe ended. It says nothing of a node that was heard after it was sent."""
+        heard = self._nodes.get(node)
+        if heard is not None and heard >= asked_at:
+            return
+        if answered:
+            self._unanswered.pop(node, None)
+        else:
+            self._unanswered[node] = asked_at
+
+    def measure(self, now: float) -> Silence:
+        """The silence at this moment."""
+        if self._since is None:
+            return Silence(hearing_seconds=0.0)
+        return Silence(
+            hearing_seconds=now - self._since,
+            nodes={node: now - heard for node, heard in self._nodes.items()},
+            unanswered=frozenset(self._unanswered),
+            routers={
+                router: of.applied
+                for router, of in self._routers.items()
+                if now - of.heard < UNREACHABLE_SECONDS
+            },
+        )

@@ -1,0 +1,72 @@
+"""One pass over the fleet: what it reads, and what it has decided so far. Pure."""
+
+from collections.abc import Iterable, Mapping
+
+from msgspec import Struct
+
+from schemas.catalog import Model
+from schemas.documents import LaunchSpec, ReplicaDocument
+from schemas.ids import EventId, ModelName, NodeId, ReplicaId
+from services.control.drafts import Drafts
+from services.control.silence import Silence
+from services.control.standing import Standing, Verdict
+from services.fleet.catalog import CatalogFaults, from_json
+from services.fleet.state import FleetState
+
+LaunchKey = tuple[ReplicaId, int, int]
+"""Replica, attempt, rank."""
+
+
+class Turn(Struct, kw_only=True):
+    """State is read only. Everything the pass changes, it changes here."""
+
+    state: FleetState
+    models: Mapping[ModelName, Model] | None
+    """None: the catalog in the log is refused by this version, so replicas are left as they are."""
+    silence: Silence
+    now: float
+    """Seconds since 1970, the fleet's clock."""
+    drafts: Drafts
+    verdicts: dict[NodeId, Verdict]
+    standings: dict[ModelName, list[Standing]]
+    """By model, in the order of slots."""
+    launches: dict[LaunchKey, LaunchSpec]
+    """How each shard is started: as its node was told already, else by the catalog."""
+    past: dict[int, Mapping[ModelName, Model]]
+    """Models of earlier revisions that this pass had to look up."""
+    waits: list[float]
+    """Seconds from now after which another pass may decide something else."""
+
+    @property
+    def everyone(self) -> Iterable[Standing]:
+        """All replicas that are left, by model and slot."""
+        for _, standings in sorted(self.standings.items()):
+            yield from (standing for standing in standings if not standing.gone)
+
+    def model(self, name: ModelName) -> Model | None:
+        return None if self.models is None else self.models.get(name)
+
+    @property
+    def pointer(self) -> EventId | None:
+        """The swap that made the catalog current."""
+        held = self.state.catalog.get(())
+        return None if held is None else held.event
+
+    def verdict(self, node: NodeId) -> Verdict:
+        return self.verdicts.get(node, Verdict(None, None))
+
+    def model_as_placed(self, replica: ReplicaDocument) -> Model | None:
+        """The model as it was in the revision that the replica was placed for, if that is kept."""
+        current = self.model(replica.model)
+        if current is not None and current.profile_hash == replica.profile_hash:
+            return current
+        if replica.revision not in self.past:
+            self.past[replica.revision] = self._revision(replica.revision)
+        return self.past[replica.revision].get(replica.model)
+
+    def _revision(self, revision: int) -> Mapping[ModelName, Model]:
+        for held in self.state.revisions.values():
+            if held.document.revision == revision:
+                made = from_json(held.document.source)
+                return {} if isinstance(made, CatalogFaults) else made.models
+        return {}
