@@ -23,6 +23,11 @@ GENESIS = "flotilla.log.s.genesis"
 CATALOG = "flotilla.log.s.catalog"
 CONTROL_EPOCH = "flotilla.log.s.control.epoch"
 
+ALL_REVISIONS = "flotilla.log.s.catalog.rev.*"
+ALL_ENDPOINTS = "flotilla.log.s.endpoints.>"
+ALL_CONTROL_BEATS = "flotilla.beat.control.*"
+ALL_LOADS = "flotilla.load.*"
+
 REVISION_SLOTS = 200
 ENDPOINTS_PER_SHARD = 500
 OPERATION_SLOTS = 256

@@ -4,7 +4,6 @@ A copy that is missing, torn or of another form counts as none; a disk that is f
 a warning and nothing else.
 """
 
-import asyncio
 import secrets
 from pathlib import Path
 
@@ -34,10 +33,10 @@ def load(folder: Path) -> Copy | None:
         return None
 
 
-async def save(folder: Path, copy: Copy) -> bool:
-    """Written in a thread. False: the disk refused."""
+def save(folder: Path, copy: Copy) -> bool:
+    """Blocks for the disk. False: it refused."""
     try:
-        await asyncio.to_thread(write_atomically, folder / COPY, codec.encode(copy))
+        write_atomically(folder / COPY, codec.encode(copy))
     except OSError as error:
         log.warning("router.copy_not_written", reason=error.strerror)
         return False

@@ -1,6 +1,6 @@
 """The router's Prometheus names. Labels are bounded: models of the catalog, and `other` for the rest."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Literal
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
@@ -40,7 +40,8 @@ class Metrics:
             registry=registry,
         )
         registry.register(_TableCollector(table))
-        self._models: set[ModelName] = set()
+        self._table = table
+        self._labelled: set[ModelName] = set()
 
     def ended(self, model: ModelName | None, outcome: Outcome) -> None:
         """None: no model of the catalog."""
@@ -54,17 +55,18 @@ class Metrics:
         """An answer begins."""
         self._first_byte.labels(self._label(model)).observe(seconds)
 
-    def keep(self, models: Iterable[ModelName]) -> None:
-        """Series of all other models disappear."""
-        kept = set(models)
-        for model in self._models - kept:
-            self._retries.remove_by_labels({"model": model})
-            self._first_byte.remove_by_labels({"model": model})
-            self._requests.remove_by_labels({"model": model})
-        self._models = kept
+    def tidy(self) -> None:
+        """Series of models that are no more disappear."""
+        for model in self._labelled - self._table.targets.keys():
+            self._labelled.discard(model)
+            for metric in (self._requests, self._retries, self._first_byte):
+                metric.remove_by_labels({"model": model})
 
     def _label(self, model: ModelName | None) -> str:
-        return model if model is not None and model in self._models else OTHER
+        if model is None or model not in self._table.targets:
+            return OTHER
+        self._labelled.add(model)
+        return model
 
 
 class _TableCollector(Collector):

@@ -177,6 +177,7 @@ class Proxy:
         self._clock = clock
         self.active = 0
         """Requests under way."""
+        self._ended = asyncio.Event()
 
     async def forward(self, route: Forwarded, request: Request, sink: Sink) -> None:
         """Answer through `sink`. Raises ClientGone, or CancelledError when the door gives up."""
@@ -203,7 +204,14 @@ class Proxy:
             raise
         finally:
             self.active -= 1
+            self._ended.set()
             self._metrics.ended(exchange.model.name, outcome)
+
+    async def quiet(self) -> None:
+        """Until no request is under way."""
+        while self.active:
+            self._ended.clear()
+            await self._ended.wait()
 
     async def _reject(self, sink: Sink, error: ApiError) -> None:
         self._metrics.ended(None, "rejected" if error.status < 500 else "refused")

@@ -40,14 +40,15 @@ class Reporter:
             self._router, self._incarnation, self._since, self._uses(now), self._unreachable()
         )
         before, self._written = self._written, chunks
-        return [
+        written: list[tuple[str, str, Document]] = [
             (subjects.router_report(self._router, chunk.chunk), EVENT, chunk)
             for number, chunk in enumerate(chunks)
             if number >= len(before) or before[number] != chunk
-        ] + [
-            (subjects.router_report(self._router, number), EVENT_GONE, Gone(id=self._router))
-            for number in range(len(chunks), len(before))
         ]
+        for number in range(len(chunks), len(before)):
+            gone = Gone(id=self._router)
+            written.append((subjects.router_report(self._router, number), EVENT_GONE, gone))
+        return written
 
     def _uses(self, now: float) -> Uses:
         """A replica that is busy is in use at this moment."""

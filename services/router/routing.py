@@ -20,11 +20,11 @@ from services.router.endpoints import Table
 PATTERNS = (
     subjects.GENESIS,
     subjects.CATALOG,
-    "flotilla.log.s.catalog.rev.*",
-    "flotilla.log.s.endpoints.>",
+    subjects.ALL_REVISIONS,
+    subjects.ALL_ENDPOINTS,
 )
-_REVISIONS_ROOT = "flotilla.log.s.catalog.rev."
-_ENDPOINTS_ROOT = "flotilla.log.s.endpoints."
+_REVISIONS_ROOT = subjects.ALL_REVISIONS.removesuffix("*")
+_ENDPOINTS_ROOT = subjects.ALL_ENDPOINTS.removesuffix(">")
 
 
 _NO_CATALOG = Raw(b"null")

@@ -19,6 +19,7 @@ from schemas.documents import Endpoint, EndpointShard
 from services.fleet.engine_metrics import parse
 from services.router.endpoints import ShardKey, Table
 from services.router.seed import Seed, changed, read_seed
+from services.router.source import Standing
 
 POLL_SECONDS = 1.0
 CHECK_SECONDS = 2.0
@@ -41,6 +42,15 @@ class StaticFiles:
         self._content: tuple[bytes, bytes] | None = None
         self._applied: dict[ShardKey, EndpointShard] = {}
         self._misses: dict[str, int] = {}
+        self._changed = time.monotonic()
+
+    def standing(self) -> Standing:
+        """For the admin listener."""
+        return Standing(
+            mode="none" if self.seed is None else "static",
+            changed=self._changed,
+            refused=tuple(shown(fault) for fault in self.faults),
+        )
 
     async def read(self) -> bool:
         """Look at the files; apply them if they have changed and are good. Whether they are."""
@@ -70,6 +80,7 @@ class StaticFiles:
         self.seed = found
         self._applied = found.shards(self._ailing())
         self._table.replace(found.catalog, self._applied)
+        self._changed = time.monotonic()
         log.info("catalog.taken", models=len(found.catalog.models), hash=found.catalog.hash)
 
     def _refuse(self, faults: tuple[Fault, ...]) -> None:
@@ -109,6 +120,7 @@ class StaticFiles:
         after = self.seed.shards(self._ailing())
         for key, shard in changed(self._applied, after).items():
             self._table.put(key, shard)
+            self._changed = time.monotonic()
         self._applied = after
 
     async def _check(self, session: aiohttp.ClientSession, endpoint: Endpoint) -> None:
@@ -121,6 +133,12 @@ class StaticFiles:
         if page is not None:
             load = parse(page, endpoint.kind, endpoint.metrics)
             self._table.loaded({endpoint.replica: load}, time.monotonic())
+
+
+def shown(fault: Fault) -> str:
+    """A fault on one line."""
+    place = ":".join(str(part) for part in (fault.file, fault.line, fault.column) if part)
+    return f"{place}: {fault.message}" if place else fault.message
 
 
 async def _get(session: aiohttp.ClientSession, url: str) -> str | None:

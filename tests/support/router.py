@@ -66,6 +66,7 @@ class Door:
     proxy: Proxy
     upstreams: Upstreams
     used: LastUsed
+    metrics: Metrics
     registry: CollectorRegistry
     url: str
     runner: web.ServerRunner
@@ -97,8 +98,7 @@ class Door:
     async def settled(self) -> None:
         """Until no request is under way."""
         async with asyncio.timeout(10):
-            while self.proxy.active:  # noqa: ASYNC110 - it has no event.
-                await asyncio.sleep(0.005)
+            await self.proxy.quiet()
 
     def metric(self, name: str, **labels: str) -> float:
         return self.registry.get_sample_value(name, labels) or 0.0
@@ -123,9 +123,8 @@ async def a_door(
     runner = await api.listen(api.ClientDoor(table, proxy, max_body), "127.0.0.1:0")
     url = "http://{}:{}".format(*runner.addresses[0])
     table.set_catalog(a_catalog(catalog))
-    metrics.keep(table.targets)
     async with aiohttp.ClientSession(url) as client:
-        door = Door(table, proxy, upstreams, used, registry, url, runner, client)
+        door = Door(table, proxy, upstreams, used, metrics, registry, url, runner, client)
         if addresses:
             for model in models:
                 door.serve(*addresses, model=model)

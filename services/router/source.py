@@ -1,0 +1,34 @@
+"""Where the table comes from: the log, or the router's own files."""
+
+from typing import Literal, Protocol
+
+from msgspec import Struct
+
+Mode = Literal["log", "disk", "seed", "static", "none"]
+
+
+class Standing(Struct, frozen=True, kw_only=True):
+    """How a source stands, for the admin listener."""
+
+    mode: Mode
+    connected: bool = False
+    log: str = ""
+    applied: int = 0
+    revision: int = 0
+    changed: float = 0.0
+    """Monotonic seconds of the last change of the table."""
+    damage: str = ""
+    refused: tuple[str, ...] = ()
+    unreadable: tuple[str, ...] = ()
+
+
+class Source(Protocol):
+    """Keeps a table current."""
+
+    async def run(self) -> None:
+        """For ever."""
+        ...
+
+    def standing(self) -> Standing:
+        """Now."""
+        ...
