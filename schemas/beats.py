@@ -16,6 +16,8 @@ class AgentBeat(Struct, frozen=True, gc=False, kw_only=True):
     """Highest LOG sequence it has seen."""
     assignment: int
     """LOG sequence of the assignment that it has applied, 0 for none."""
+    damaged: str = ""
+    """Not empty: it acts on no assignment, and why."""
 
 
 class RouterBeat(Struct, frozen=True, gc=False, kw_only=True):

@@ -119,6 +119,8 @@ class NodeInfo(Document, frozen=True, gc=False, kw_only=True):
     ports: tuple[int, int]
     """First and last port that engines may be given."""
     cards: tuple[Card, ...] = ()
+    cards_fault: str = ""
+    """Not empty: the cards could not be read, and why."""
     fabric: str = ""
     labels: dict[str, str] = {}
     cores: float

@@ -1,0 +1,84 @@
+"""The node's own document, and who may write it."""
+
+import platform
+from importlib import metadata
+
+from msgspec import DecodeError
+
+from schemas import codec, subjects
+from schemas.documents import NodeInfo, Session, ShardStatus
+from schemas.ids import NodeId
+from services.agent import gpus, proc
+from services.agent.config import Config
+from services.agent.environments import shown
+from services.agent.shards import Stranger
+from services.log.connect import Connection
+from services.log.snapshot import get
+from services.log.stored import Stored
+
+
+class NameTaken(Exception):
+    """Another agent speaks for this node's name: this one must not."""
+
+
+def describe(
+    config: Config,
+    incarnation: str,
+    machine_id: str,
+    snapshot: gpus.Snapshot,
+    sessions: tuple[Session, ...],
+) -> NodeInfo:
+    """The node as this start of the agent found it."""
+    return NodeInfo(
+        node=config.node,
+        machine_id=machine_id,
+        boot_id=proc.boot_id(),
+        incarnation=incarnation,
+        agent_version=metadata.version("flotilla"),
+        address=config.address,
+        fabric_address=config.fabric_address,
+        admin_address=config.listen,
+        ports=config.ports,
+        cards=gpus.cards(snapshot),
+        cards_fault=snapshot.fault,
+        fabric=config.fabric,
+        labels=config.labels,
+        cores=config.cores,
+        memory_bytes=config.memory_bytes,
+        engines=shown(config.environments),
+        sessions=sessions,
+        engines_survive_agent=config.engines_survive,
+    )
+
+
+def read_info(stored: Stored | None) -> NodeInfo | None:
+    """None: there is none, or none that can be read."""
+    if stored is None:
+        return None
+    try:
+        return codec.decode(codec.decode_event(stored.payload).data, NodeInfo)
+    except DecodeError:
+        return None
+
+
+def check_name(standing: NodeInfo | None, machine_id: str) -> None:
+    """Raises NameTaken where another machine has written the node's document."""
+    if standing is not None and standing.machine_id != machine_id:
+        raise NameTaken(
+            f"name in use: node {standing.node} is machine {standing.machine_id} "
+            f"(agent at {standing.admin_address}), this is {machine_id or platform.node()}"
+        )
+
+
+async def read_shards(connection: Connection, node: NodeId) -> list[Stranger]:
+    """Every shard document of the node that stands in the log."""
+    found: list[Stranger] = []
+    slot = 0
+    while (stored := await get(connection, subjects.node_shard(node, slot))) is not None:
+        try:
+            status = codec.decode(codec.decode_event(stored.payload).data, ShardStatus)
+            found.append(Stranger(slot, status))
+        except DecodeError:
+            pass  # `gone`, and so free; or unreadable, and written over.
+        slot += 1
+    return found

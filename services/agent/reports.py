@@ -1,0 +1,64 @@
+"""What the agent writes to the log: the node's document and one a shard.
+
+A shard's slot is used again once its replica is stopped, wanted no more, and `gone` in the log. While
+no log is trusted nothing is written; what is true by then is written when one is.
+"""
+
+from typing import Protocol
+
+from schemas import subjects
+from schemas.documents import Document, Gone, ShardStatus
+from schemas.ids import EventId, NodeId, ReplicaId
+from services.agent.shard import Life, report
+
+
+class Writer(Protocol):
+    """Of `services.log.write`."""
+
+    def put(
+        self, subject: str, event_type: str, document: Document, cause: EventId | None = None
+    ) -> None: ...
+
+    async def idle(self) -> None: ...
+
+
+class Reports:
+    """The documents of one node."""
+
+    def __init__(self, node: NodeId, incarnation: str) -> None:
+        self._node = node
+        self._incarnation = incarnation
+        self._writer: Writer | None = None
+        self._told: dict[ReplicaId, ShardStatus] = {}
+
+    def begin(self, writer: Writer) -> None:
+        """A log is trusted. The caller puts the lives again."""
+        self._writer = writer
+        self._told.clear()
+
+    def end(self) -> None:
+        """It is no more."""
+        self._writer = None
+
+    def put(self, life: Life) -> None:
+        """Written if it says anything new."""
+        document = report(life, self._node, self._incarnation)
+        if self._writer is None or self._told.get(life.replica) == document:
+            return
+        self._told[life.replica] = document
+        subject = subjects.node_shard(self._node, life.slot)
+        self._writer.put(subject, f"shard.{life.phase}", document, life.order.cause)
+
+    async def settled(self) -> bool:
+        """Everything put stands in the log. False: no log is trusted."""
+        if (writer := self._writer) is None:
+            return False
+        await writer.idle()
+        return self._writer is writer
+
+    def bury(self, replica: ReplicaId, slot: int, cause: EventId | None = None) -> None:
+        """The replica has nothing on this node any more."""
+        self._told.pop(replica, None)
+        if self._writer is not None:
+            subject = subjects.node_shard(self._node, slot)
+            self._writer.put(subject, "shard.gone", Gone(id=replica), cause)

@@ -1,0 +1,161 @@
+"""All shards of the node: one runner each, ordered about by the assignment.
+
+What the assignment holds and no runner knows is started; what it lacks is told so and stops. Without
+an assignment everything goes on as the state files say: unknown is not "stop".
+"""
+
+import asyncio
+import time
+from collections.abc import Iterable
+
+import structlog
+from msgspec import Struct
+
+from schemas.beats import EngineLoad
+from schemas.documents import AssignedShard, Assignment, Session, ShardStatus
+from schemas.ids import ReplicaId
+from services.agent import proc, shard
+from services.agent.reports import Reports
+from services.agent.runner import Host, Runner
+from services.agent.shard import Life
+from services.agent.slots import Slots
+from services.agent.store import Store
+
+log = structlog.get_logger()
+
+
+class Stranger(Struct, frozen=True):
+    """A shard document of this node that no state file knows: the agent's folder was lost."""
+
+    slot: int
+    status: ShardStatus
+
+
+class Shards:
+    """Every shard of this node, running or not."""
+
+    def __init__(self, store: Store, reports: Reports) -> None:
+        self._store = store
+        self._reports = reports
+        self._slots = Slots()
+        self._runners: dict[ReplicaId, Runner] = {}
+        self._tasks: dict[ReplicaId, asyncio.Task[None]] = {}
+        self._strangers: dict[ReplicaId, Stranger] = {}
+        self._wanted: set[ReplicaId] | None = None
+        """None: no assignment is known."""
+        self._stopped = asyncio.Event()
+        """One more has stopped that is wanted no more."""
+        self.sessions: tuple[Session, ...] = ()
+        """Those that were alive when the agent started."""
+
+    @property
+    def lives(self) -> list[Life]:
+        """As they are now."""
+        return [runner.life for runner in self._runners.values()]
+
+    def loads(self) -> dict[ReplicaId, EngineLoad]:
+        """Of those that serve."""
+        runners = self._runners.items()
+        return {name: each.load for name, each in runners if each.life.phase == "ready"}
+
+    def resume(self, lives: Iterable[Life], host: Host, group: asyncio.TaskGroup) -> None:
+        """Go on from the state files."""
+        self.sessions = tuple(
+            Session(replica=life.replica, attempt=life.order.attempt, process=life.process.engine)
+            for life in lives
+            if life.process is not None and proc.is_alive(life.process.engine)
+        )
+        for life in lives:
+            self._slots.keep(life.replica, life.slot)
+            self._add(life, host, group)
+
+    def meet(self, strangers: Iterable[Stranger]) -> None:
+        """Documents of this node in the log. What is known already is passed over."""
+        for each in strangers:
+            if each.status.replica not in self._runners:
+                self._slots.keep(each.status.replica, each.slot)
+                self._strangers[each.status.replica] = each
+
+    def assign(self, assignment: Assignment, host: Host, group: asyncio.TaskGroup) -> None:
+        """The full set of what should run here."""
+        self._wanted = {order.replica for order in assignment.shards}
+        for order in assignment.shards:
+            if (runner := self._runners.get(order.replica)) is not None:
+                runner.send(shard.Ordered(order))
+            elif (life := self._new(order)) is not None:
+                self._add(life, host, group)
+        for replica, runner in self._runners.items():
+            if replica not in self._wanted:
+                runner.send(shard.Dropped())
+        for replica in [name for name in self._strangers if name not in self._wanted]:
+            self._reports.bury(replica, self._strangers.pop(replica).slot)
+            self._slots.free(replica)
+        self._stopped.set()  # Some may have stopped before any assignment was known.
+
+    def _new(self, order: AssignedShard) -> Life | None:
+        """None: it was reported stopped in this attempt, and so never starts again."""
+        stranger = self._strangers.get(order.replica)
+        run = 0
+        if stranger is not None and stranger.status.attempt >= order.attempt:
+            if stranger.status.phase == "stopped":
+                return None
+            run = stranger.status.run + 1
+        self._strangers.pop(order.replica, None)
+        life, _ = shard.begin(order, self._slots.take(order.replica), _now(), run)
+        return life
+
+    def _add(self, life: Life, host: Host, group: asyncio.TaskGroup) -> None:
+        runner = Runner(life, host)
+        self._runners[life.replica] = runner
+        self._tasks[life.replica] = group.create_task(runner.run())
+
+    def changed(self, life: Life) -> None:
+        """A runner's state is on disk: tell the log."""
+        self._reports.put(life)
+        if life.phase == "stopped" and not life.wanted:
+            self._stopped.set()
+
+    def tell_all(self) -> None:
+        """A log is trusted anew."""
+        for life in self.lives:
+            self.changed(life)
+
+    async def retire(self) -> None:
+        """Free the slots of what has stopped and is wanted no more. For ever."""
+        while True:
+            await self._stopped.wait()
+            self._stopped.clear()
+            if not await self._reports.settled():
+                continue  # `tell_all` comes back to it.
+            over = [life for life in self.lives if self._is_over(life)]
+            for life in over:
+                self._reports.bury(life.replica, life.slot, life.order.cause)
+            if over and await self._reports.settled():
+                self._forget([life.replica for life in over])
+
+    def _is_over(self, life: Life) -> bool:
+        wanted = self._wanted is None or life.replica in self._wanted
+        return life.phase == "stopped" and not life.wanted and not wanted
+
+    def _forget(self, replicas: Iterable[ReplicaId]) -> None:
+        for replica in replicas:
+            if not self._is_over(self._runners[replica].life):
+                continue  # Placed here anew meanwhile, in its old slot.
+            del self._runners[replica]
+            self._tasks.pop(replica).cancel()
+            self._slots.free(replica)
+            self._store.forget(replica)
+            log.info("shard.gone", replica=replica)
+
+    def in_the_way(self, life: Life) -> ReplicaId | None:
+        """Which other shard's live engine uses one of its cards."""
+        cards = set(life.order.launch.gpus)
+        for other in self.lives:
+            shared = cards & set(other.order.launch.gpus)
+            if shared and other.process is not None and other.replica != life.replica:
+                return other.replica
+        return None
+
+
+def _now() -> float:
+    return time.time()  # noqa: TID251 - the shell owns the clock.
