@@ -9,6 +9,7 @@ import pytest_asyncio
 from services.log import streams
 from services.log.connect import Connection
 from tests.support.nats_server import NatsServer
+from tests.support.proxy import Proxy
 
 
 @pytest.fixture
@@ -35,3 +36,22 @@ async def log(connection: Connection) -> Connection:
     """A connection to `nats` where the streams exist."""
     await streams.create(connection)
     return connection
+
+
+@pytest_asyncio.fixture
+async def proxy(nats: NatsServer) -> AsyncIterator[Proxy]:
+    """A way to `nats` that can lose messages."""
+    made = Proxy(nats.port)
+    await made.start()
+    yield made
+    await made.close()
+
+
+@pytest_asyncio.fixture
+async def lossy(proxy: Proxy, log: Connection) -> AsyncIterator[Connection]:
+    """A connection through `proxy`, to where the streams exist."""
+    made = Connection(proxy.url, "lossy")
+    await made.start()
+    await made.wait_connected()
+    yield made
+    await made.close()

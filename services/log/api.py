@@ -74,6 +74,11 @@ class PubAck(Struct, frozen=True):
         """0 for a write that was taken."""
         return 0 if self.error is None else self.error.err_code
 
+    @property
+    def description(self) -> str:
+        """Why it was not taken, in the server's words."""
+        return "" if self.error is None else self.error.description
+
 
 def pub_ack(reply: Message) -> PubAck:
     """Decoded answer to a write."""

@@ -30,6 +30,8 @@ from nats.aio.subscription import Subscription as NatsSubscription
 
 from services.log.message import NO_RESPONDERS, Message, Reply, Unavailable, status
 
+__all__ = ["Connection", "Handler", "Message", "Reply", "Subscription", "Unavailable"]
+
 log = structlog.get_logger()
 
 Handler = Callable[[Message], None]

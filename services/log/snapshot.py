@@ -1,0 +1,76 @@
+"""Reading documents back: one by direct get, or all of STATE.
+
+STATE is read from its first message to its last while it is being written to. Nothing is missed: the
+server feeds it in LOG's order, so what comes in behind the reader is either read at the end or has a
+LOG sequence above S, and is read from LOG's tail.
+
+How it fails:
+- NATS away, a stream missing, or an answer that does not come: Unavailable, never None and never a
+  part of STATE. The caller asks again.
+- A document in neither LOG nor STATE is None: unknown, which is not "stop".
+- In a cluster a direct get may be answered by a replica that lags; who must not miss a write compares
+  sequences with what others announce.
+"""
+
+from schemas import codec, subjects
+from services.log.api import ApiError
+from services.log.connect import Connection
+from services.log.message import Message, Unavailable, status
+from services.log.pull import Ended, Pull
+from services.log.stored import Stored
+
+GET_TIMEOUT_SECONDS = 3.0
+NOT_FOUND = "404"
+
+
+async def read_state(connection: Connection) -> tuple[list[Stored], int]:
+    """All of STATE, and S: the highest LOG sequence in it, 0 if it is empty."""
+    documents: list[Stored] = []
+    try:
+        async with Pull(connection, subjects.STATE, {"deliver_policy": "all"}) as pull:
+            while pull.pending and (messages := await pull.take()):
+                documents += [_from_state(message) for message in messages]
+    except (ApiError, Ended) as error:
+        raise Unavailable(f"{subjects.STATE} was not read to its end: {error}") from error
+    return documents, max((found.sequence for found in documents), default=0)
+
+
+async def get(connection: Connection, subject: str) -> Stored | None:
+    """The last message of a log subject from LOG, else from STATE; None: in neither."""
+    return await get_from_log(connection, subject) or await _get_from_state(connection, subject)
+
+
+async def get_from_log(connection: Connection, subject: str) -> Stored | None:
+    """The last message of a log subject that LOG still holds: what a guard is compared with."""
+    found = await _direct(connection, subjects.LOG, subject)
+    if found is None:
+        return None
+    headers = found.headers
+    stamp = codec.seconds(headers["Nats-Time-Stamp"])
+    return Stored(int(headers["Nats-Sequence"]), subject, found.payload, stamp)
+
+
+async def _get_from_state(connection: Connection, subject: str) -> Stored | None:
+    found = await _direct(connection, subjects.STATE, subject)
+    return None if found is None else _from_state(found, subject)
+
+
+def _from_state(message: Message, subject: str = "") -> Stored:
+    return Stored(source_sequence(message), subject or message.subject, message.payload)
+
+
+def source_sequence(message: Message) -> int:
+    """LOG sequence of a message of STATE: second word of where the server took it from."""
+    return int(message.headers["Nats-Stream-Source"].split()[1])
+
+
+async def _direct(connection: Connection, stream: str, subject: str) -> Message | None:
+    verb = f"$JS.API.DIRECT.GET.{stream}.{subject}"
+    answer = await connection.request(verb, b"", GET_TIMEOUT_SECONDS)
+    match status(answer):
+        case "":
+            return answer
+        case code if code == NOT_FOUND:
+            return None
+        case code:
+            raise Unavailable(f"{verb}: {code} {answer.headers.get('Description', '')}")

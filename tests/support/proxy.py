@@ -1,0 +1,111 @@
+"""A TCP proxy in front of a nats-server that can lose single messages on their way to the client.
+
+What the client sends passes untouched, so a write goes in while its answer is lost.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+
+from msgspec import Struct
+
+
+class Frame(Struct, frozen=True):
+    """One message from server to client."""
+
+    subject: str
+    reply: str
+    body: bytes
+    """Headers, if any, and payload."""
+
+
+class Proxy:
+    """`drop` says which messages are lost. `cut` ends all links; new ones may be made."""
+
+    def __init__(self, port: int) -> None:
+        self.port = 0
+        self.drop: Callable[[Frame], bool] = lambda _: False
+        self.dropped: list[Frame] = []
+        self._upstream = port
+        self._writers: list[asyncio.StreamWriter] = []
+        self._server: asyncio.Server | None = None
+
+    @property
+    def url(self) -> str:
+        return f"nats://127.0.0.1:{self.port}"
+
+    async def start(self) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        await self.cut()
+
+    async def cut(self) -> None:
+        writers, self._writers = self._writers, []
+        for writer in writers:
+            writer.close()
+        for writer in writers:
+            with suppress(OSError):
+                await writer.wait_closed()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.append(writer)
+        try:
+            up_reader, up_writer = await asyncio.open_connection("127.0.0.1", self._upstream)
+        except OSError:
+            writer.close()
+            return
+        self._writers.append(up_writer)
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(_copy(reader, up_writer))
+                group.create_task(self._filter(up_reader, writer))
+        except* (OSError, asyncio.IncompleteReadError):
+            pass  # One side has gone.
+        finally:
+            writer.close()
+            up_writer.close()
+
+    async def _filter(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while line := await reader.readline():
+            words = line.split()
+            if words and words[0] in (b"MSG", b"HMSG"):
+                body = await reader.readexactly(int(words[-1]) + 2)
+                frame = _frame(words, body)
+                if self.drop(frame):
+                    self.dropped.append(frame)
+                    continue
+                line += body
+            writer.write(line)
+            await writer.drain()
+        raise ConnectionResetError
+
+
+def _frame(words: list[bytes], body: bytes) -> Frame:
+    """`MSG subject sid [reply] size` or `HMSG subject sid [reply] header-size size`."""
+    sizes = 1 if words[0] == b"MSG" else 2
+    reply = words[3].decode() if len(words) == 4 + sizes else ""
+    return Frame(words[1].decode(), reply, body[:-2])
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(65536):
+        writer.write(data)
+        await writer.drain()
+    raise ConnectionResetError
+
+
+def up_to(count: int, wanted: Callable[[Frame], bool]) -> Callable[[Frame], bool]:
+    """For `drop`: the first `count` messages that are wanted."""
+    left = [None] * count
+
+    def drop(frame: Frame) -> bool:
+        if left and wanted(frame):
+            left.pop()
+            return True
+        return False
+
+    return drop
