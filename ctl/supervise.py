@@ -84,12 +84,14 @@ class Child:
         if self.process is not None:
             self.process.terminate()
 
-    def kill(self) -> None:
-        """Make sure that it is gone."""
-        if self.process is not None:
-            self.process.kill()
-            self.process.wait()
-            self._forget()
+    def kill(self) -> int | None:
+        """Make sure that it is gone. The exit code of a process that was there."""
+        if self.process is None:
+            return None
+        self.process.kill()
+        code = self.process.wait()
+        self._forget()
+        return code
 
     def _forget(self) -> None:
         self.process = None

@@ -90,7 +90,7 @@ def programs(plan: Plan) -> dict[str, Child]:
     """By name, in the order in which they are started."""
     ports, shared = plan.ports, _shared(plan)
     return {
-        "nats": _child(plan, "nats", [str(server.binary()), "-c", str(_nats_config(plan))], {}),
+        "nats": child(plan, "nats", [str(server.binary()), "-c", str(_nats_config(plan))], {}),
         "control": _program(
             plan, "control", shared | {"FLOTILLA_CONTROL_LISTEN": f"{LOOPBACK}:{ports.control}"}
         ),
@@ -127,10 +127,11 @@ def _shared(plan: Plan) -> dict[str, str]:
 
 
 def _program(plan: Plan, name: str, environ: dict[str, str]) -> Child:
-    return _child(plan, name, [sys.executable, "-m", f"services.{name}"], environ)
+    return child(plan, name, [sys.executable, "-m", f"services.{name}"], environ)
 
 
-def _child(plan: Plan, name: str, command: list[str], environ: dict[str, str]) -> Child:
+def child(plan: Plan, name: str, command: list[str], environ: dict[str, str]) -> Child:
+    """A process of this fleet, with its log and identity in the usual places."""
     return Child(
         name=name,
         command=command,

@@ -1,41 +1,56 @@
-"""The end of `flotilla up`: engines, then programs, then the log under them; at most 15 s in all."""
+"""The end of `flotilla up`: programs, engines, then the log under them; at most 15 s in all."""
 
+import sys
 import time
 from collections.abc import Sequence
 
 from ctl.fleet_here import FleetHere
 from ctl.supervise import ENDING, Child, next_signal
-from ctl.up_plan import Plan
+from ctl.up_plan import Plan, child
 
 PROGRAM_SECONDS = 3.0
-ENGINE_SECONDS = 6.0
+ENGINE_SECONDS = 5.0
+KILL_SECONDS = 2.0
 """Time to end by themselves; then they are killed."""
 
 
 def stop_everything(plan: Plan, fleet: FleetHere) -> None:
-    """The agent first, so that it starts no engine again; nats-server last, so that all can report.
-
-    A second Ctrl-C skips every grace.
+    """The agent before its engines, so that it starts none again; nats-server last, so that all can
+    report. A second Ctrl-C skips every grace.
     """
     programs = fleet.programs
     fleet.progress.step("stopping …")
-    impatient = _end([programs["agent"], programs["router"], programs["control"]])
-    _stop_engines(plan, 0.0 if impatient else ENGINE_SECONDS)
-    _end([programs["nats"]], 0.0 if impatient else PROGRAM_SECONDS)
+    hurry = _end([programs["agent"], programs["router"], programs["control"]], PROGRAM_SECONDS)
+    if not _stop_engines(plan, 0.0 if hurry else ENGINE_SECONDS):
+        fleet.progress.line(f"engines may still run: see {plan.logs / 'stop-engines.log'}")
+    _end([programs["nats"]], 0.0 if hurry else PROGRAM_SECONDS)
     fleet.progress.line("stopped")
 
 
-def _end(children: Sequence[Child], grace_seconds: float = PROGRAM_SECONDS) -> bool:
+def _end(children: Sequence[Child], grace_seconds: float) -> bool:
     """TERM, wait, KILL, all at once. True: a signal cut the grace short."""
-    for child in children:
-        child.terminate()
-    until, hurry = time.monotonic() + grace_seconds, False
-    while any(child.running for child in children) and time.monotonic() < until and not hurry:
-        hurry = next_signal(0.1) in ENDING
-    for child in children:
-        child.kill()
+    for each in children:
+        each.terminate()
+    hurry = _wait(children, grace_seconds)
+    for each in children:
+        each.kill()
     return hurry
 
 
-def _stop_engines(plan: Plan, grace_seconds: float) -> None:
-    raise NotImplementedError
+def _stop_engines(plan: Plan, grace_seconds: float) -> bool:
+    """By the agent's own program, which knows its sessions from strangers. False: it failed."""
+    command = [sys.executable, "-m", "services.agent.stop", str(plan.data), f"{grace_seconds:g}"]
+    stopping = child(plan, "stop-engines", command, {})
+    stopping.start(time.monotonic())
+    hurry = _wait([stopping], grace_seconds + KILL_SECONDS)
+    code = stopping.kill()
+    return _stop_engines(plan, 0.0) if hurry and grace_seconds else code == 0
+
+
+def _wait(children: Sequence[Child], seconds: float) -> bool:
+    """Until all have ended, the time is over, or (True) a signal asks for the end again."""
+    until = time.monotonic() + seconds
+    while any(each.running for each in children) and time.monotonic() < until:
+        if next_signal(0.1) in ENDING:
+            return True
+    return False

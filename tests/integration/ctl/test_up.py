@@ -1,0 +1,220 @@
+"""`flotilla up`, whole: real nats-server, control, router, agent, and the real llama.cpp engine."""
+
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ctl.failure import Exit
+from tests.support.ports import free_ports, free_range
+from tests.support.tiny_gguf import tiny_gguf as tiny_gguf
+
+BIN = Path(sys.executable).parent
+CAP_SECONDS = 120.0
+STOP_SECONDS = 15.0
+PORTS = ("--port", "--control-port", "--router-admin-port", "--agent-port", "--nats-port")
+
+
+class Up:
+    """One data folder, its ports, and the `up` that holds it now."""
+
+    def __init__(self, folder: Path, model: Path) -> None:
+        self.data = folder / "data"
+        self.router, self.control, *_ = ports = free_ports(len(PORTS))
+        first, last = free_range(10)
+        self._flags = [word for pair in zip(PORTS, map(str, ports), strict=True) for word in pair]
+        self._flags += ["--engine-ports", f"{first}-{last}", "--model", str(model)]
+        self._output = folder / "output"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, *flags: str) -> None:
+        """Without flags: those of the first time."""
+        with self._output.open("wb") as output:
+            self._process = subprocess.Popen(
+                [BIN / "flotilla", "up", "--data", self.data, *(flags or self._flags)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                cwd=self.data.parent,
+                env={k: v for k, v in os.environ.items() if not k.startswith("FLOTILLA_")},
+            )
+
+    def until_told(self, text: str) -> str:
+        """All that it has printed, once `text` is in there."""
+
+        def told() -> str | None:
+            printed = self._output.read_text()
+            assert text in printed or self.running, printed
+            return printed if text in printed else None
+
+        return until(told, text)
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def end(self, number: signal.Signals) -> int:
+        """Its exit code."""
+        assert self._process is not None
+        self._process.send_signal(number)
+        return self._process.wait(CAP_SECONDS)
+
+    def flotilla(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Any verb, looking at the same data folder."""
+        return subprocess.run(
+            [BIN / "flotilla", *words, "--data", self.data],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=CAP_SECONDS,
+        )
+
+    def ask(self, *words: str) -> dict[str, Any]:
+        done = self.flotilla(*words, "-o", "json")
+        assert done.returncode == 0, done
+        return json.loads(done.stdout)
+
+    def processes(self) -> dict[int, str]:
+        """Every live process that names this data folder: programs, shims, engines."""
+        found: dict[int, str] = {}
+        for entry in Path("/proc").iterdir():
+            try:
+                words = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
+                state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
+            except OSError:
+                continue
+            if str(self.data).encode() in words and state not in "ZX":
+                found[int(entry.name)] = words.replace(b"\0", b" ").decode(errors="replace")[:200]
+        return found
+
+    def engines(self) -> dict[int, str]:
+        """Of `processes`, those that serve a model."""
+        return {pid: words for pid, words in self.processes().items() if "llamacpp_server" in words}
+
+
+def until(ask: Callable[[], Any], what: str) -> Any:
+    ends = time.monotonic() + CAP_SECONDS
+    while not (answer := ask()):
+        assert time.monotonic() < ends, f"not in time: {what}"
+        time.sleep(0.05)
+    return answer
+
+
+def answered(port: int) -> bool:
+    """One real completion through the router."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    try:
+        body = {"model": "tiny", "prompt": "a", "max_tokens": 2}
+        connection.request(
+            "POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"}
+        )
+        return connection.getresponse().status == 200
+    finally:
+        connection.close()
+
+
+@pytest.fixture
+def up(tmp_path: Path, tiny_gguf: Path) -> Iterator[Up]:
+    model = tmp_path / "tiny.gguf"
+    model.symlink_to(tiny_gguf)
+    made = Up(tmp_path, model)
+    try:
+        yield made
+    finally:
+        if made.running:
+            made.end(signal.SIGKILL)
+        for pid in made.processes():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        print((tmp_path / "output").read_text())  # noqa: T201
+        for log in (made.data / "logs").glob("*.log"):
+            print(f"--- {log.name}\n{log.read_text()[-4000:]}")  # noqa: T201
+
+
+def test_up_serves_a_model_and_ctrl_c_leaves_nothing(up: Up) -> None:  # spec: O7
+    up.start()
+    told = up.until_told("Ctrl-C stops everything")
+    assert f"http://127.0.0.1:{up.router}/v1" in told
+    assert "curl " in told
+    assert answered(up.router)
+    assert up.ask("status")["models"] == {"ready": 1}
+    assert len(up.engines()) > 0
+
+    began = time.monotonic()
+    assert up.end(signal.SIGINT) == Exit.YES
+    assert time.monotonic() - began < STOP_SECONDS
+    assert up.processes() == {}
+
+
+def test_up_again_goes_on_where_it_was(up: Up) -> None:  # spec: O7
+    up.start()
+    up.until_told("Ctrl-C stops everything")
+    before = up.ask("status")
+    replicas = [row["replica"] for row in up.ask("replicas")["items"]]
+    assert up.end(signal.SIGTERM) == Exit.YES
+
+    up.start("--log-level", "info")  # Neither ports nor model: they are remembered.
+    up.until_told("Ctrl-C stops everything")
+    after = up.ask("status")
+    assert (after["log"], after["catalogRevision"]) == (before["log"], before["catalogRevision"])
+    assert [row["replica"] for row in up.ask("replicas")["items"]] == replicas
+    assert answered(up.router)
+
+
+def test_a_killed_up_leaves_engines_that_the_next_one_adopts(up: Up) -> None:  # spec: A4, O7
+    up.start()
+    up.until_told("Ctrl-C stops everything")
+    engines = up.engines()
+    up.end(signal.SIGKILL)
+    until(lambda: set(up.processes()) <= set(up.engines()), "the programs ended with it")
+    assert up.engines().keys() == engines.keys()
+
+    up.start()
+    up.until_told("Ctrl-C stops everything")
+    assert answered(up.router)
+    assert up.engines().keys() == engines.keys()
+    assert up.end(signal.SIGINT) == Exit.YES
+    assert up.processes() == {}
+
+
+def test_a_program_that_dies_is_started_again(up: Up) -> None:
+    up.start()
+    up.until_told("Ctrl-C stops everything")
+    identity = json.loads((up.data / "run" / "router.json").read_bytes())
+    os.kill(identity["pid"], signal.SIGKILL)
+    up.until_told("router ended with -9; starting it again")
+
+    def back() -> bool:
+        try:
+            return answered(up.router)
+        except OSError:
+            return False
+
+    until(back, "the router is back")
+
+
+def test_a_second_up_with_the_same_data_says_who_has_it(up: Up) -> None:
+    up.start()
+    up.until_told("starting")
+    second = up.flotilla("up")
+    assert second.returncode == Exit.REFUSED
+    assert "[already_up]" in second.stderr
+
+
+def test_a_taken_port_is_named_with_its_flag_and_its_holder(up: Up) -> None:  # spec: O7
+    with socket.create_server(("127.0.0.1", up.control)):
+        up.start()
+        told = up.until_told("[port_taken]")
+    assert f"port {up.control} (--control-port) is taken by pid {os.getpid()}" in told
+    assert not (up.data / "up.json").exists()
