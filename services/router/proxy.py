@@ -304,8 +304,9 @@ class Proxy:
             route.live.breaker.succeeded()  # It is alive.
             return await _kept(answer)
         if answer.status in _FAULTS:
+            kept = await _kept(answer)
             self._failed(exchange, route, f"answered {answer.status}")
-            return await _kept(answer)
+            return kept
         if answer.status == 200 and _is_event_stream(answer):
             return await self._stream(exchange, route, answer)
         return await self._whole(exchange, route, answer)

@@ -370,7 +370,7 @@ class Pool:
                     lambda: Connection(self), self._host, self._port
                 )
         except TimeoutError as error:
-            raise UpstreamError("connect", f"no connection within {limit:g} s") from error
+            raise UpstreamError("connect", "no connection in time") from error
         except ConnectionRefusedError as error:
             raise UpstreamError("connect", "connection refused") from error
         except OSError as error:

@@ -1,6 +1,7 @@
 """What clients see when engines misbehave, through the real door and real sockets."""
 
 import asyncio
+import gzip
 import json
 from collections.abc import AsyncIterator
 
@@ -582,6 +583,152 @@ async def test_a_request_ends_under_the_catalog_that_accepted_it() -> None:
             async with door.post() as response:
                 assert response.status == 404
         assert len(second.received) == 1
+
+
+async def test_an_engines_500_is_a_fault_and_another_is_asked() -> None:
+    """# spec: T5, T6"""
+
+    async def fails(wire: Wire, received: Received) -> None:
+        await wire.json(500, {"error": {"message": "engine is dead"}})
+
+    async with upstreams(fails, chats) as (bad, good), a_door(bad.address) as door:
+        async with door.post() as response:
+            assert response.status == 500
+            assert error_of(await response.json())["message"] == "engine is dead"
+        (route,) = door.routes()
+        assert route.live.breaker.failures == 1
+        door.serve(bad.address, good.address)
+        for _ in range(6):
+            async with door.post() as response:
+                assert response.status == 200
+
+
+async def test_a_client_that_closes_right_after_the_last_event_was_served() -> None:
+    """# spec: T12, case MT-03"""
+
+    async def lingers(wire: Wire, received: Received) -> None:
+        await wire.events()
+        await wire.chunk(delta())
+        await wire.chunk(DONE)
+        await wire.gone()
+
+    async with Upstream(lingers) as engine, a_door(engine.address) as door:
+        async with door.post(stream=True) as response:
+            async for line in response.content:
+                if line.startswith(b"data: [DONE]"):
+                    break
+            response.close()
+        await engine.closed()
+        await door.settled()
+        assert door.metric("flotilla_router_requests_total", model="tiny", outcome="ok") == 1
+        (route,) = door.routes()
+        assert route.live.breaker.failures == 0
+
+
+async def test_no_hidden_limit_holds_streams_back() -> None:
+    """# spec: T4, case LB-03"""
+    go = asyncio.Event()
+
+    async def waits(wire: Wire, received: Received) -> None:
+        await wire.events()
+        await wire.chunk(delta())
+        await go.wait()
+        await wire.chunk(DONE)
+        await wire.end()
+
+    async with (
+        Upstream(waits) as engine,
+        a_door(engine.address) as door,
+        aiohttp.ClientSession(door.url, connector=aiohttp.TCPConnector(limit=0)) as many,
+    ):
+        door.client, before = many, door.client
+        async with asyncio.TaskGroup() as group:
+            for _ in range(300):
+                group.create_task(drain(door, stream=True))
+            async with asyncio.timeout(30):
+                while len(engine.received) < 300:  # noqa: ASYNC110 - it has no event.
+                    await asyncio.sleep(0.01)
+            (route,) = door.routes()
+            assert route.live.in_flight == 300
+            go.set()
+        assert route.live.in_flight == 0
+        door.client = before
+
+
+async def test_a_compressed_request_is_understood() -> None:
+    body = gzip.compress(b'{"model":"small","messages":[]}')
+    async with Upstream() as engine, a_door(engine.address) as door:
+        async with door.client.post(
+            "/v1/chat/completions", data=body, headers={"Content-Encoding": "gzip"}
+        ) as response:
+            assert response.status == 200
+        assert engine.received[0].body == b'{"model":"tiny","messages":[]}'
+        assert engine.received[0].header("Content-Encoding") is None
+
+
+async def test_an_answer_without_a_length_ends_with_its_connection() -> None:
+    """# spec: T5"""
+
+    async def old_fashioned(wire: Wire, received: Received) -> None:
+        await wire.send(b"HTTP/1.1 100 Continue\r\n\r\n")
+        await wire.send(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n{}")
+        wire.close()
+
+    async with Upstream(old_fashioned) as engine, a_door(engine.address) as door:
+        for _ in range(3):
+            async with door.post() as response:
+                assert response.status == 200
+                assert await response.json() == {}
+        assert engine.connections == 3
+
+
+async def test_what_is_no_http_is_a_fault() -> None:
+    """# spec: T6"""
+
+    async def nonsense(wire: Wire, received: Received) -> None:
+        await wire.send(b"SSH-2.0-OpenSSH\r\n")
+        await wire.gone()
+
+    async def endless_head(wire: Wire, received: Received) -> None:
+        await wire.send(b"HTTP/1.1 200 OK\r\n" + b"X-A: b\r\n" * 20_000)
+        await wire.gone()
+
+    for script in (nonsense, endless_head):
+        async with Upstream(script) as engine, a_door(engine.address) as door:
+            async with door.post() as response:
+                assert response.status == 502
+            await engine.closed()
+
+
+async def test_more_bytes_than_the_answer_has_spoil_the_connection_only() -> None:
+    async def talkative(wire: Wire, received: Received) -> None:
+        whole = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+        await wire.send(whole + whole)
+
+    async with Upstream(talkative) as engine, a_door(engine.address) as door:
+        for _ in range(3):
+            async with door.post() as response:
+                assert response.status == 200
+                assert await response.read() == b"{}"
+        assert engine.connections == 3
+
+
+async def test_silence_within_an_answer_ends_it() -> None:
+    """# spec: T5, case RS-02"""
+
+    async def stalls(wire: Wire, received: Received) -> None:
+        await wire.events()
+        for _ in range(4):
+            await asyncio.sleep(0.2)
+            await wire.chunk(delta())
+        await wire.gone()
+
+    timing = Timing(connect=1, first_byte=10, whole_first_byte=10, idle=0.5)
+    async with Upstream(stalls) as engine, a_door(engine.address, timing=timing) as door:
+        async with door.post(stream=True) as response:
+            events = await events_of(response)
+        assert len(events) == 5  # All four, though together they took longer than the limit.
+        assert error_of(events[-1])["code"] == "upstream_timeout"
 
 
 async def test_uses_are_noted() -> None:
