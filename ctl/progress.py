@@ -1,40 +1,44 @@
 """What is going on, on stderr: one line drawn over on a terminal, a line per change elsewhere."""
 
+import re
 import sys
 
 from ctl.render import escaped, talk
 
 _CLEAR = "\r\x1b[K"
+_PERCENT = re.compile(r" \d+%")
 
 
 class Progress:
-    """Tells steps as they come. Repeating a text prints nothing."""
+    """Tells steps as they come. Repeating one prints nothing."""
 
     def __init__(self, *, live: bool) -> None:
         self._live = live
         self._last = ""
 
     def step(self, text: str) -> None:
-        """What is being done now."""
-        if text == self._last:
+        """What is being done now. A log is spared the percents."""
+        shown = text if self._live else _PERCENT.sub("", text)
+        if shown == self._last:
             return
-        self._last = text
+        self._last = shown
         if self._live:
-            sys.stderr.write(f"{_CLEAR}{escaped(text)}")
-            sys.stderr.flush()
+            _draw(shown)
         else:
-            talk(text)
+            talk(shown)
 
     def line(self, text: str) -> None:
         """Something that stays on the screen."""
-        if self._live and self._last:
-            sys.stderr.write(_CLEAR)
-        self._last = ""
+        self.done()
         talk(text)
 
     def done(self) -> None:
         """Leave nothing half-drawn."""
         if self._live and self._last:
-            sys.stderr.write(_CLEAR)
-            sys.stderr.flush()
-        self._last = ""
+            _draw("")
+            self._last = ""
+
+
+def _draw(text: str) -> None:
+    sys.stderr.write(f"{_CLEAR}{escaped(text)}")
+    sys.stderr.flush()

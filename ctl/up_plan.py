@@ -90,7 +90,7 @@ def programs(plan: Plan) -> dict[str, Child]:
     """By name, in the order in which they are started."""
     ports, shared = plan.ports, _shared(plan)
     return {
-        "nats": child(plan, "nats", [str(server.binary()), "-c", str(_nats_config(plan))], {}),
+        "nats": child(plan, "nats", [_nats_server(), "-c", str(_nats_config(plan))], {}),
         "control": _program(
             plan, "control", shared | {"FLOTILLA_CONTROL_LISTEN": f"{LOOPBACK}:{ports.control}"}
         ),
@@ -139,6 +139,13 @@ def child(plan: Plan, name: str, command: list[str], environ: dict[str, str]) ->
         identity_file=plan.identities / f"{name}.json",
         environ=environ,
     )
+
+
+def _nats_server() -> str:
+    try:
+        return str(server.binary())
+    except server.NoServer as error:
+        raise Failure(Exit.USAGE, "no_nats_server", str(error), steps=["uv sync"]) from error
 
 
 def _nats_config(plan: Plan) -> Path:
