@@ -14,7 +14,6 @@ def demo_catalog(model_file: Path | None) -> tuple[str, str]:
     """The YAML text, and the name of its model: the file given, else the weights of the demo package."""
     if model_file is None:
         return _catalog(DEMO_MODEL, _weights()), DEMO_MODEL
-    _check(model_file)
     name = "".join(c if c.isalnum() or c in "._-" else "-" for c in model_file.stem)
     return _catalog(name, model_file.resolve()), name
 
@@ -45,7 +44,8 @@ def _weights() -> Path:
     )
 
 
-def _check(file: Path) -> None:
+def check_model(file: Path) -> None:
+    """Refuse what llama.cpp cannot load, before anything is started."""
     try:
         with file.open("rb") as content:
             magic = content.read(4)

@@ -11,7 +11,7 @@ from typing import TypeVar
 import click
 
 from ctl.client import Client
-from ctl.demo import demo_catalog
+from ctl.demo import check_model, demo_catalog
 from ctl.failure import Exit, Failure
 from ctl.first_answer import answers
 from ctl.fleet_here import FleetHere, Stopped, locked
@@ -58,6 +58,8 @@ def run(plan: Plan) -> int:
     """Until a signal ends it. Raises Failure when it does not come up."""
     began = time.monotonic()
     progress = Progress(live=stderr_is_live())
+    if plan.model:
+        check_model(plan.model)
     with locked(plan.data):
         for name in end_leftovers(plan.identities, LEFTOVER_SECONDS):
             progress.line(f"ended {name}, left behind by an `up` that was killed")
