@@ -191,7 +191,7 @@ class _Link:
 
 
 class Connection:
-    """See the module. `start` once, `close` once; all else at any time between."""
+    """See the module. `start`, then `close`; all else at any time."""
 
     def __init__(self, url: str, name: str) -> None:
         """`url`: one server or several with commas. `name` is shown in NATS' own monitoring."""
