@@ -143,7 +143,7 @@ def _end_of(
     """The event that ended the first shard that is no longer there."""
     left = {shard.replica for shard in new}
     ended = {shard.replica for shard in old} - left
-    for standings in turn.standings.values():
+    for _, standings in sorted(turn.standings.items()):
         for standing in standings:
             if standing.id in ended:
                 return standing.event

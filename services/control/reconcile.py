@@ -148,7 +148,9 @@ def _patiences(turn: Turn) -> dict[NodeId, set[float]]:
 
 
 def _read_replicas(turn: Turn) -> None:
-    for _, held in sorted(turn.state.replicas.items(), key=lambda item: item[1].document.slot):
+    for held in sorted(
+        turn.state.replicas.values(), key=lambda held: (held.document.model, held.document.slot)
+    ):
         model = turn.model(held.document.model)
         patience = DEFAULT_PATIENCE_SECONDS if model is None else model.patience_seconds
         standing = stand(turn.state, held, turn.verdicts, patience)

@@ -1,0 +1,68 @@
+from schemas.ids import NodeId, RouterId
+from services.control.silence import Hearing
+
+NODE, ROUTER = NodeId("node-1"), RouterId("router-1")
+
+
+def hearing_from(start: float) -> Hearing:
+    hearing = Hearing()
+    hearing.turn(start, connected=True)
+    return hearing
+
+
+def test_silence_counts_from_the_last_beat() -> None:
+    hearing = hearing_from(100.0)
+    hearing.node(NODE, 101.0)
+    assert hearing.measure(104.0).of(NODE) == 3.0
+
+
+# spec: L3
+def test_who_was_never_heard_is_silent_since_hearing_began() -> None:
+    assert hearing_from(100.0).measure(104.0).of(NODE) == 4.0
+
+
+# spec: L3
+def test_nothing_counts_while_nats_is_away() -> None:
+    hearing = hearing_from(100.0)
+    hearing.node(NODE, 100.0)
+    hearing.turn(101.0, connected=False)
+    assert hearing.measure(160.0).of(NODE) == 0.0
+    hearing.turn(160.0, connected=True)
+    assert hearing.measure(161.0).of(NODE) == 1.0
+
+
+# spec: L3
+def test_hearing_begins_anew_after_a_stall_of_this_process() -> None:
+    hearing = hearing_from(100.0)
+    hearing.node(NODE, 100.0)
+    hearing.turn(160.0, connected=True)
+    assert hearing.measure(160.5).of(NODE) == 0.5
+
+
+def test_a_router_counts_for_five_seconds_after_its_beat() -> None:
+    hearing = hearing_from(100.0)
+    hearing.router(ROUTER, 42, 100.0)
+    assert hearing.measure(104.9).routers == {ROUTER: 42}
+    assert hearing.measure(105.0).routers == {}
+
+
+def test_a_failed_probe_counts_until_the_node_is_heard() -> None:
+    hearing = hearing_from(100.0)
+    hearing.probed(NODE, 104.0, answered=False)
+    assert hearing.measure(105.0).unanswered == {NODE}
+    hearing.node(NODE, 105.5)
+    assert hearing.measure(106.0).unanswered == frozenset()
+
+
+def test_a_probe_says_nothing_of_a_node_heard_after_it_was_sent() -> None:
+    hearing = hearing_from(100.0)
+    hearing.node(NODE, 104.5)
+    hearing.probed(NODE, 104.0, answered=False)
+    assert hearing.measure(105.0).unanswered == frozenset()
+
+
+def test_a_node_that_answers_again_is_no_longer_unanswered() -> None:
+    hearing = hearing_from(100.0)
+    hearing.probed(NODE, 104.0, answered=False)
+    hearing.probed(NODE, 106.0, answered=True)
+    assert hearing.measure(107.0).unanswered == frozenset()
