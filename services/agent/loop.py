@@ -5,11 +5,14 @@ spoken to only while it is the one followed before (`services.agent.trust`).
 """
 
 import asyncio
-import contextlib
 import random  # noqa: TID251 - for its type.
 import secrets
+import time
+from collections.abc import Callable
 
+import aiohttp
 import structlog
+from aiohttp import web
 from msgspec import DecodeError
 
 from schemas import codec, subjects
@@ -17,17 +20,22 @@ from schemas.beats import AgentBeat, NodeLoad
 from schemas.documents import Assignment
 from schemas.events import log_prefix
 from schemas.ids import LogId
-from services.agent import gpus, probe
+from services.agent import gpus, probe, sessions
 from services.agent.config import Config
 from services.agent.metrics import Metrics
-from services.agent.node import NameTaken, check_name, describe, read_info, read_shards
+from services.agent.node import (
+    NameTaken,
+    check_name,
+    describe,
+    incarnation_of,
+    read_info,
+    read_shards,
+)
 from services.agent.reports import Reports
 from services.agent.runner import Host
-from services.agent.sessions import stop_orphans
 from services.agent.shards import Shards
 from services.agent.store import Store
 from services.agent.trust import Trust
-from services.log import streams
 from services.log.connect import Connection, Unavailable
 from services.log.follow import Follower
 from services.log.snapshot import get
@@ -38,15 +46,20 @@ from services.runtime.admin import admin_app, listen
 log = structlog.get_logger()
 
 BEAT_SECONDS = 1.0
-RETRY_SECONDS = 1.0
+RETRY_SECONDS = 0.5
+RESYNC_SECONDS = 30.0
+
+
+class CannotListen(Exception):
+    """The admin listener's address is taken, or none of this host."""
 
 
 class Agent:
-    """One node. `run` ends when cancelled, or with NameTaken."""
+    """One node. `run` ends when cancelled, with NameTaken or with CannotListen."""
 
-    def __init__(self, config: Config, source: random.Random) -> None:
+    def __init__(self, config: Config, store: Store, source: random.Random) -> None:
         self.config = config
-        self.store = Store(config.data)
+        self.store = store
         self.incarnation = secrets.token_hex(8)
         self.connection = Connection(config.nats_url, f"agent/{config.node}")
         self._source = source
@@ -57,28 +70,175 @@ class Agent:
         self._assigned: tuple[LogId, int] | None = None
         """The log and the sequence there of the assignment that was last obeyed."""
         self._speaks_for_node = False
+        self._name_lost = ""
+        """Why this agent must not speak for the node any more."""
         self._cards = gpus.Snapshot()
         self._machine_id = self.store.machine_id()
 
     async def run(self) -> None:
         """Until cancelled. Engines live on."""
-        lives = self.store.load()
         async with probe.session() as http, asyncio.TaskGroup() as group:
-            host = Host(
-                store=self.store,
-                environments={each.name: each for each in self.config.environments},
-                secrets_folder=self.config.secrets_folder,
-                http=http,
-                source=self._source,
-                changed=self.shards.changed,
-                in_the_way=self.shards.in_the_way,
-            )
-            self.shards.resume(lives, host, group)
             metrics = Metrics(lambda: self.shards.lives, lambda: bool(self.trust.damage))
             app = admin_app(lambda: True, self._ready, metrics.registry)
-            admin = await listen(app, self.config.listen)
+            admin = await self._listen(app)
             try:
-                await self._serve(host, group, lives=[life.replica for life in lives])
+                await self._work(self._host(http), group)
             finally:
-                await admin.cleanup()
                 await self.connection.close()
+                await admin.cleanup()
+
+    async def _listen(self, app: web.Application) -> web.AppRunner:
+        try:
+            return await listen(app, self.config.listen)
+        except OSError as error:
+            raise CannotListen(f"{self.config.listen}: {error.strerror}") from error
+
+    def _host(self, http: aiohttp.ClientSession) -> Host:
+        return Host(
+            store=self.store,
+            environments={each.name: each for each in self.config.environments},
+            secrets_folder=self.config.secrets_folder,
+            http=http,
+            source=self._source,
+            changed=self.shards.changed,
+            in_the_way=self.shards.in_the_way,
+        )
+
+    async def _work(self, host: Host, group: asyncio.TaskGroup) -> None:
+        lives = self.store.load()
+        orphans = sessions.orphans(self.store, lives)  # Before any run that is not in `lives`.
+        self.shards.resume(lives, host, group)
+        await self.connection.start()
+        group.create_task(self.trust.run())
+        group.create_task(self.shards.retire())
+        group.create_task(self._beat())
+        looking = group.create_task(gpus.look())
+        await sessions.end(orphans)
+        self._cards = await looking
+        while True:
+            while (log_id := self.trust.log_id) is None:
+                await self._turn()
+            await self._speak(log_id, host, group)
+
+    async def _turn(self) -> None:
+        """Returns when trust in the log has changed, or the name was lost."""
+        await self._turned.wait()
+        self._turned.clear()
+        if self._name_lost:
+            raise NameTaken(self._name_lost)
+
+    async def _speak(self, log_id: LogId, host: Host, group: asyncio.TaskGroup) -> None:
+        """Write and obey as long as this log is trusted."""
+        writer = Writer(
+            self.connection,
+            source=f"agent/{self.config.node}",
+            log_id=log_id,
+            now=_now,
+            may_replace=lambda standing: self._may_replace(writer, standing),
+        )
+
+        def arrived(stored: Stored) -> None:
+            self._obey(log_id, stored, host, group)
+
+        async with asyncio.TaskGroup() as speaking:
+            tasks = (
+                speaking.create_task(writer.run()),
+                speaking.create_task(self._converse(writer, arrived)),
+            )
+            while self.trust.log_id == log_id:
+                await self._turn()
+            self._reports.end()
+            for task in tasks:
+                task.cancel()
+
+    async def _converse(self, writer: Writer, arrived: Callable[[Stored], None]) -> None:
+        await self._register(writer)
+        self._reports.begin(writer)
+        self.shards.tell_all()
+        subject = subjects.assignment(self.config.node)
+        follower = Follower(self.connection, (subject,), lambda: (subject,), arrived)
+        async with asyncio.TaskGroup() as following:
+            following.create_task(follower.run())
+            while True:  # The last live copy of a subject may be lost without a trace.
+                await asyncio.sleep(RESYNC_SECONDS * self._source.uniform(0.5, 1.5))
+                follower.resync()
+
+    async def _register(self, writer: Writer) -> None:
+        """Claim the node's name, and learn which shard documents stand there."""
+        subject = subjects.node_info(self.config.node)
+        while True:
+            try:
+                standing = read_info(await get(self.connection, subject))
+                strangers = await read_shards(self.connection, self.config.node)
+                break
+            except Unavailable as error:
+                log.info("agent.register_waits", reason=str(error))
+                await asyncio.sleep(RETRY_SECONDS)
+        check_name(standing, self._machine_id)
+        self.shards.meet(strangers)
+        info = describe(
+            self.config, self.incarnation, self._machine_id, self._cards, self.shards.sessions
+        )
+        writer.put(subject, "node.described", info)
+        await writer.idle()
+        self._speaks_for_node = not self._name_lost
+
+    def _may_replace(self, writer: Writer, standing: Stored) -> bool:
+        """At the first write the predecessor's document stands there; later, a successor's."""
+        info = read_info(standing)
+        another_machine = info is not None and info.machine_id != self._machine_id
+        another_agent = incarnation_of(standing) not in ("", self.incarnation)
+        if another_machine or (another_agent and writer.standing(standing.subject)):
+            self._name_lost = f"name in use: another agent has written {standing.subject}"
+            self._turned.set()
+            return False
+        return True
+
+    def _obey(self, log_id: LogId, stored: Stored, host: Host, group: asyncio.TaskGroup) -> None:
+        """Assignments are ordered by (log id, LOG sequence) alone. One that cannot be read changes nothing."""
+        self.trust.note(stored.sequence)
+        if stored.sequence <= self._obeyed(log_id):
+            return
+        try:
+            event = codec.decode_event(stored.payload)
+            if event.log != log_prefix(log_id):
+                self.trust.look_again()
+                return
+            assignment = codec.decode(event.data, Assignment)
+        except DecodeError as error:
+            log.warning("assignment.unreadable", sequence=stored.sequence, reason=str(error))
+            return
+        self._assigned = (log_id, stored.sequence)
+        self.shards.assign(assignment, host, group)
+
+    def _obeyed(self, log_id: LogId | None) -> int:
+        """LOG sequence of the last assignment; 0: none of this log."""
+        return self._assigned[1] if self._assigned and self._assigned[0] == log_id else 0
+
+    def _ready(self) -> tuple[bool, str]:
+        if self.trust.damage:
+            return False, f"the log is not acted on: {self.trust.damage}"
+        if not self.connection.connected:
+            return False, "no connection to NATS; engines are kept as they are"
+        return self._speaks_for_node, "the node is not registered yet"
+
+    async def _beat(self) -> None:
+        while True:
+            if self._speaks_for_node or self.trust.damage:
+                node, seen = self.config.node, self.trust.seen
+                beat = AgentBeat(
+                    node=node,
+                    incarnation=self.incarnation,
+                    log=seen.log if seen else None,
+                    highest=seen.highest if seen else 0,
+                    assignment=self._obeyed(seen.log if seen else None),
+                    damaged=self.trust.damage,
+                )
+                load = NodeLoad(node=node, engines=self.shards.loads())
+                await self.connection.publish(subjects.agent_beat(node), codec.encode(beat))
+                await self.connection.publish(subjects.load(node), codec.encode(load))
+            await asyncio.sleep(BEAT_SECONDS)
+
+
+def _now() -> float:
+    return time.time()  # noqa: TID251 - the shell owns the clock.

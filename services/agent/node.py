@@ -3,7 +3,7 @@
 import platform
 from importlib import metadata
 
-from msgspec import DecodeError
+from msgspec import DecodeError, Struct
 
 from schemas import codec, subjects
 from schemas.documents import NodeInfo, Session, ShardStatus
@@ -59,6 +59,19 @@ def read_info(stored: Stored | None) -> NodeInfo | None:
         return codec.decode(codec.decode_event(stored.payload).data, NodeInfo)
     except DecodeError:
         return None
+
+
+class _Written(Struct, frozen=True):
+    incarnation: str = ""
+
+
+def incarnation_of(stored: Stored) -> str:
+    """The start of an agent that wrote the document; empty: it does not say."""
+    try:
+        event = codec.decode_event(stored.payload)
+        return codec.decode(event.data, _Written).incarnation
+    except DecodeError:
+        return ""
 
 
 def check_name(standing: NodeInfo | None, machine_id: str) -> None:

@@ -4,22 +4,13 @@ A shard's slot is used again once its replica is stopped, wanted no more, and `g
 no log is trusted nothing is written; what is true by then is written when one is.
 """
 
-from typing import Protocol
+import asyncio
 
 from schemas import subjects
-from schemas.documents import Document, Gone, ShardStatus
+from schemas.documents import Gone, ShardStatus
 from schemas.ids import EventId, NodeId, ReplicaId
 from services.agent.shard import Life, report
-
-
-class Writer(Protocol):
-    """Of `services.log.write`."""
-
-    def put(
-        self, subject: str, event_type: str, document: Document, cause: EventId | None = None
-    ) -> None: ...
-
-    async def idle(self) -> None: ...
+from services.log.write import Writer
 
 
 class Reports:
@@ -29,16 +20,18 @@ class Reports:
         self._node = node
         self._incarnation = incarnation
         self._writer: Writer | None = None
+        self._ended = asyncio.Event()
         self._told: dict[ReplicaId, ShardStatus] = {}
 
     def begin(self, writer: Writer) -> None:
         """A log is trusted. The caller puts the lives again."""
-        self._writer = writer
+        self._writer, self._ended = writer, asyncio.Event()
         self._told.clear()
 
     def end(self) -> None:
         """It is no more."""
         self._writer = None
+        self._ended.set()
 
     def put(self, life: Life) -> None:
         """Written if it says anything new."""
@@ -50,11 +43,17 @@ class Reports:
         self._writer.put(subject, f"shard.{life.phase}", document, life.order.cause)
 
     async def settled(self) -> bool:
-        """Everything put stands in the log. False: no log is trusted."""
-        if (writer := self._writer) is None:
+        """Everything put stands in the log. False: no log is trusted, or that one no more."""
+        if self._writer is None:
             return False
-        await writer.idle()
-        return self._writer is writer
+        ended = self._ended
+        waits = [asyncio.ensure_future(each) for each in (self._writer.idle(), ended.wait())]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waits:
+                each.cancel()
+        return not ended.is_set()
 
     def bury(self, replica: ReplicaId, slot: int, cause: EventId | None = None) -> None:
         """The replica has nothing on this node any more."""

@@ -6,10 +6,10 @@ Used at the start, to find what no state file knows, and to stop everything.
 import asyncio
 import signal
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 
 import structlog
 from msgspec import Struct
-from msgspec.structs import replace
 
 from schemas.documents import ProcessIdentity
 from services.agent import proc, process
@@ -18,6 +18,8 @@ from services.agent.shard import Life, parked
 from services.agent.store import Store
 
 log = structlog.get_logger()
+
+ORPHAN_GRACE_SECONDS = 5.0
 
 
 class Marked(Struct, frozen=True):
@@ -41,41 +43,43 @@ def marked(store: Store) -> list[Marked]:
     return list(found.values())
 
 
-async def stop_orphans(store: Store, lives: Iterable[Life]) -> int:
-    """End sessions that no state file knows. Returns how many there were."""
+def orphans(store: Store, lives: Iterable[Life]) -> list[Marked]:
+    """Sessions that no state file knows."""
     known = [process.mark(life, store.data) for life in lives]
-    orphans = [each for each in await asyncio.to_thread(marked, store) if each.mark not in known]
-    for each in orphans:
-        log.warning("shard.orphan", replica=each.mark[process.REPLICA], pid=each.leader.pid)
+    return [each for each in marked(store) if each.mark not in known]
+
+
+async def end(sessions: Iterable[Marked], grace_seconds: float = ORPHAN_GRACE_SECONDS) -> None:
+    """Returns once none of their processes is left."""
     async with asyncio.TaskGroup() as group:
-        for each in orphans:
-            group.create_task(_stop(each.leader, each.mark, grace_seconds=5.0))
-    return len(orphans)
+        for each in sessions:
+            log.warning("shard.orphan", replica=each.mark[process.REPLICA], pid=each.leader.pid)
+            group.create_task(_stop(each.leader, each.mark, grace_seconds))
 
 
-async def stop_all(store: Store, now: float) -> int:
+async def stop_all(store: Store, now: float, grace_seconds: float) -> int:
     """End every engine of this data folder, so that a later agent starts them again. How many it were."""
     lives = store.load()
+    lost = orphans(store, lives)
     running = [life for life in lives if life.process is not None]
     async with asyncio.TaskGroup() as group:
+        group.create_task(end(lost, grace_seconds))
         for life in running:
-            group.create_task(_park(store, life, now))
-    return len(running) + await stop_orphans(store, [])
+            group.create_task(_park(store, life, now, grace_seconds))
+    return len(running) + len(lost)
 
 
-async def _park(store: Store, life: Life, now: float) -> None:
+async def _park(store: Store, life: Life, now: float, grace_seconds: float) -> None:
     if life.process is not None:
-        grace = ADAPTERS[life.order.launch.kind].stop_grace_seconds
+        grace = min(grace_seconds, ADAPTERS[life.order.launch.kind].stop_grace_seconds)
         await _stop(life.process.leader, process.mark(life, store.data), grace)
-    store.save(parked(replace(life, condemned=None), now))
+    store.save(parked(life, now))
 
 
 async def _stop(leader: ProcessIdentity, mark: Mapping[str, str], grace_seconds: float) -> None:
     """SIGTERM, which the shim hands on; what is left after the grace is killed."""
     proc.send(leader, signal.SIGTERM)
-    try:
+    with suppress(TimeoutError):
         async with asyncio.timeout(grace_seconds):
             await process.ended(leader)
-    except TimeoutError:
-        pass
     await process.kill_session(leader, mark)

@@ -4,7 +4,7 @@ import asyncio
 import os
 import random
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -133,7 +133,7 @@ class OneShard:
 
 
 @asynccontextmanager
-async def one_shard(data: Path) -> AsyncIterator[OneShard]:
+async def one_shard(data: Path) -> AsyncGenerator[OneShard]:
     """No process of its survives the test."""
     async with session() as http:
         shard = OneShard(data, http)

@@ -1,3 +1,4 @@
+# ruff: noqa: ASYNC220, ASYNC240 - a few small files and processes.
 """One shard with the real llama.cpp engine: start, drain, stop, adoption, failures."""
 
 import asyncio
@@ -17,7 +18,7 @@ from msgspec.structs import replace
 
 from schemas.documents import ProcessIdentity, SecretRef
 from services.agent import proc, shard
-from services.agent.sessions import stop_all, stop_orphans
+from services.agent.sessions import end, orphans, stop_all
 from tests.support.ports import free_port
 from tests.support.shards import OneShard, an_order, drained, engines, one_shard
 from tests.support.waiting import until
@@ -190,9 +191,9 @@ async def test_orphans_are_ended(one: OneShard, tiny_gguf: Path) -> None:  # spe
     await one.until_phase("ready")
     life = one.life
     await one.end_agent()
-    assert await stop_orphans(one.store, [life]) == 0
+    assert orphans(one.store, [life]) == []
     assert len(engines(one.store.data)) == 2
-    assert await stop_orphans(one.store, []) == 1
+    await end(orphans(one.store, []))
     assert engines(one.store.data) == []
 
 
@@ -202,7 +203,7 @@ async def test_engines_stopped_with_the_agent_start_again_with_it(
     one.start(an_order(str(tiny_gguf), free_port()))
     await one.until_phase("ready")
     await one.end_agent()
-    assert await stop_all(one.store, now=0.0) == 1
+    assert await stop_all(one.store, now=0.0, grace_seconds=5.0) == 1
     assert engines(one.store.data) == []
     one.resume()
     life = await one.until_phase("ready")

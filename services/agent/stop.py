@@ -1,0 +1,34 @@
+"""`python -m services.agent.stop DATA_DIR [GRACE_SECONDS]`: end every engine of a stopped agent.
+
+The agent starts them again when it comes back, without counting a failure.
+"""
+
+import asyncio
+import sys
+import time
+from pathlib import Path
+
+from services.agent.lock import Locked, locked
+from services.agent.sessions import stop_all
+from services.agent.store import Store
+
+GRACE_SECONDS = 8.0
+
+
+def main(data: str, grace: str = "") -> int:
+    """Its exit code: 1, the agent still runs."""
+    store = Store(Path(data))
+    grace_seconds = float(grace) if grace else GRACE_SECONDS
+    try:
+        with locked(store.lock):
+            now = time.time()  # noqa: TID251 - the shell owns the clock.
+            stopped = asyncio.run(stop_all(store, now, grace_seconds))
+    except Locked as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 1
+    sys.stdout.write(f"engines stopped: {stopped}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
