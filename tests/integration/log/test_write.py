@@ -98,7 +98,7 @@ async def test_values_put_meanwhile_are_written_as_the_newest_alone(log: Connect
         await writer.idle()
         assert sorted(value_of(stored) for stored in await history(log)) == [-1, 99]
         writer.put(INFO, "node.described", Value(value=100))
-        await asyncio.sleep(0)
+        await log.barrier()  # The writer has taken it up by then.
         writer.put(INFO, "node.described", Value(value=101))
         writer.put(INFO, "node.described", Value(value=102))
         await writer.idle()
