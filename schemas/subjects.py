@@ -26,6 +26,8 @@ CONTROL_EPOCH = "flotilla.log.s.control.epoch"
 ALL_REVISIONS = "flotilla.log.s.catalog.rev.*"
 ALL_ENDPOINTS = "flotilla.log.s.endpoints.>"
 ALL_CONTROL_BEATS = "flotilla.beat.control.*"
+ALL_AGENT_BEATS = "flotilla.beat.agent.*"
+ALL_ROUTER_BEATS = "flotilla.beat.router.*"
 ALL_LOADS = "flotilla.load.*"
 
 REVISION_SLOTS = 200
