@@ -29,6 +29,8 @@ class RouterBeat(Struct, frozen=True, gc=False, kw_only=True):
     highest: int
     applied: int
     """Every catalog and endpoints document up to this LOG sequence is in its table."""
+    damaged: str = ""
+    """Not empty: it applies nothing of the log, and why."""
 
 
 class ControlBeat(Struct, frozen=True, gc=False, kw_only=True):

@@ -31,6 +31,8 @@ class Router:
 
     def __init__(self, config: Config, name: RouterId, chance: Random) -> None:
         self.name = name
+        self.listening = False
+        """Both ports are open."""
         self.table = Table()
         self.used = LastUsed()
         self.registry = CollectorRegistry()
@@ -58,6 +60,7 @@ class Router:
         try:
             client_runner = await api.listen(door, self._config.listen)
             try:
+                self.listening = True
                 log.info("router.listening", client=self._config.listen, name=self.name)
                 await self._work(source)
             finally:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from random import Random
@@ -133,3 +133,10 @@ async def a_door(
         finally:
             upstreams.shut_down()
             await runner.cleanup()
+
+
+async def eventually(condition: Callable[[], object], cap_seconds: float = 60.0) -> None:
+    """Returns once it holds."""
+    async with asyncio.timeout(cap_seconds):
+        while not condition():  # noqa: ASYNC110 - conditions have no event.
+            await asyncio.sleep(0.01)
