@@ -1,6 +1,6 @@
 """The router's Prometheus names. Labels are bounded: models of the catalog, and `other` for the rest."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Literal
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
@@ -9,6 +9,7 @@ from prometheus_client.registry import Collector
 
 from schemas.ids import ModelName
 from services.router.endpoints import Table
+from services.router.source import Standing
 
 Outcome = Literal["ok", "rejected", "refused", "failed", "broken", "cancelled"]
 """`rejected`: a 4xx; `refused`: nothing could take it; `failed`: no proper answer; `broken`: ended
@@ -40,8 +41,13 @@ class Metrics:
             registry=registry,
         )
         registry.register(_TableCollector(table))
+        self._registry = registry
         self._table = table
         self._labelled: set[ModelName] = set()
+
+    def watch(self, standing: Callable[[], Standing]) -> None:
+        """Show how the table's source stands, too."""
+        self._registry.register(_StandingCollector(standing))
 
     def ended(self, model: ModelName | None, outcome: Outcome) -> None:
         """None: no model of the catalog."""
@@ -87,3 +93,21 @@ class _TableCollector(Collector):
             in_flight.add_metric([name], sum(route.live.in_flight for route in routes))
             known.add_metric([name], len(routes))
         return iter((in_flight, known))
+
+
+class _StandingCollector(Collector):
+    def __init__(self, standing: Callable[[], Standing]) -> None:
+        self._standing = standing
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        now = self._standing()
+        figures = {
+            "connected": ("1: a link to NATS stands", float(now.connected)),
+            "log_damaged": ("1: the log is not the one followed before", float(bool(now.damage))),
+            "catalog_refused": ("1: a newer catalog is not in effect", float(bool(now.refused))),
+            "catalog_revision": ("Of the catalog in effect; 0: not from the log", now.revision),
+            "applied_sequence": ("LOG sequence applied", now.applied),
+            "unreadable_documents": ("Documents that cannot be used", len(now.unreadable)),
+        }
+        for name, (meaning, value) in figures.items():
+            yield GaugeMetricFamily(f"flotilla_router_{name}", meaning, value=value)

@@ -52,6 +52,7 @@ class Router:
 
     async def run(self, source: Source) -> None:
         """Until cancelled. Raises OSError when a port is taken."""
+        self._metrics.watch(source.standing)
         door = api.ClientDoor(self.table, self._proxy, self._config.max_body_bytes)
         pages = admin.application(
             lambda: self._ready(source), self.registry, lambda: self._shown(source)

@@ -355,6 +355,8 @@ async def test_damage_is_found_without_a_new_link_and_outlasts_a_restart(
             assert (await router.ask())[1].endswith(DONE)
             async with router.admin.get("/api/v1/router") as response:
                 assert LOG_ID in (await response.json())["damage"]
+            async with router.admin.get("/metrics") as response:
+                assert "flotilla_router_log_damaged 1.0" in await response.text()
 
 
 async def test_a_document_whose_push_was_lost_is_read_when_the_leader_announces_it(
