@@ -42,12 +42,12 @@ ErrorKind = Literal["connect", "reset", "timeout", "malformed", "shutdown"]
 class UpstreamError(Exception):
     """The engine gave no proper answer."""
 
-    def __init__(self, kind: ErrorKind, reason: str, stale: bool = False) -> None:
+    def __init__(self, kind: ErrorKind, reason: str, untouched: bool = False) -> None:
         super().__init__(reason)
         self.kind: ErrorKind = kind
         self.reason = reason
-        self.stale = stale
-        """An idle connection had been closed; nothing is said about the engine."""
+        self.untouched = untouched
+        """Not a byte of the answer had come."""
 
 
 class Limits(Struct, frozen=True, gc=False, kw_only=True):
@@ -149,7 +149,6 @@ class Connection(asyncio.Protocol):
         self._parser = httptools.HttpResponseParser(self)
         self._transport: asyncio.Transport | None = None
         self._answer: Answer | None = None
-        self._served = 0
         self._paused = False
         self._head_bytes = 0
         self._informational = False
@@ -171,7 +170,7 @@ class Connection(asyncio.Protocol):
     def send(self, request: Sequence[bytes], limits: Limits) -> Answer:
         """Raises UpstreamError if it was lost meanwhile."""
         if self._transport is None:
-            raise UpstreamError("reset", "connection closed", stale=self._served > 0)
+            raise UpstreamError("reset", "connection closed", untouched=True)
         self._answer = answer = Answer(self)
         self._pool.busy.add(self)
         self._head_bytes, self._ended, self._keep = 0, False, False
@@ -210,8 +209,10 @@ class Connection(asyncio.Protocol):
         if exc is None and answer.status and _ends_with_connection(answer.headers):
             self._finish(answer)
             return
-        stale = self._served > 0 and not self._head_bytes
-        self.fail(UpstreamError("reset", "connection closed before the end of the answer", stale))
+        untouched = not self._head_bytes
+        self.fail(
+            UpstreamError("reset", "connection closed before the end of the answer", untouched)
+        )
 
     def data_received(self, data: bytes) -> None:
         if self._answer is None:  # Nothing was asked.
@@ -282,7 +283,6 @@ class Connection(asyncio.Protocol):
     def _finish(self, answer: Answer) -> None:
         self._answer = None
         self._pool.busy.discard(self)
-        self._served += 1
         self._unwatch()
         self.resume()
         answer.finish()
@@ -340,8 +340,8 @@ class Pool:
             try:
                 return await self._ask(kept, request, limits)
             except UpstreamError as error:
-                if not error.stale:
-                    raise
+                if not error.untouched:
+                    raise  # Else the engine had closed it while it was idle.
         return await self._ask(await self._connect(limits.connect), request, limits)
 
     async def _ask(
