@@ -27,7 +27,8 @@ Service = dict[str, Any]
 
 
 def services() -> dict[str, Service]:
-    return yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
+    found: dict[str, Service] = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
+    return found
 
 
 class Mapping:

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -21,6 +21,7 @@ from tests.support.tiny_gguf import tiny_gguf as tiny_gguf
 BIN = Path(sys.executable).parent
 CAP_SECONDS = 120.0
 STOP_SECONDS = 15.0
+T = TypeVar("T")
 PORTS = ("--port", "--control-port", "--router-admin-port", "--agent-port", "--nats-port")
 
 
@@ -81,7 +82,8 @@ class Up:
     def ask(self, *words: str) -> dict[str, Any]:
         done = self.flotilla(*words, "-o", "json")
         assert done.returncode == 0, done
-        return json.loads(done.stdout)
+        answer: dict[str, Any] = json.loads(done.stdout)
+        return answer
 
     def processes(self) -> dict[int, str]:
         """Every live process that names this data folder: programs, shims, engines."""
@@ -101,7 +103,7 @@ class Up:
         return {pid: words for pid, words in self.processes().items() if "llamacpp_server" in words}
 
 
-def until(ask: Callable[[], Any], what: str) -> Any:
+def until(ask: Callable[[], T | None], what: str) -> T:
     ends = time.monotonic() + CAP_SECONDS
     while not (answer := ask()):
         assert time.monotonic() < ends, f"not in time: {what}"
