@@ -67,6 +67,11 @@ class Hearing:
         elif self._since is None:
             self._since = now
 
+    @property
+    def since(self) -> float | None:
+        """When this process began to hear; None: it cannot."""
+        return self._since
+
     def _forget(self) -> None:
         self._since = None
         self._nodes.clear()

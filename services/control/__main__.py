@@ -1,0 +1,77 @@
+"""`python -m services.control`: settings, event loop, signals. Wiring only."""
+
+import asyncio
+import os
+import secrets
+import sys
+from contextlib import suppress
+
+import structlog
+
+from services.control.config import Config, from_settings, own_name
+from services.control.damage import SeenFile
+from services.control.leader import Leadership
+from services.control.loop import Loop
+from services.control.tokens import Tokens, TokensUnreadable
+from services.log.connect import Connection
+from services.runtime.process import configure_logging, until_signalled
+from services.settings_io import EXIT_USAGE, or_exit
+
+EXIT_CANNOT_LISTEN = 1
+SETTLE_SECONDS = 2.0
+"""The management API opens after the first turn, or after this time without one."""
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger()
+
+
+def main() -> int:
+    """Its exit code."""
+    found = or_exit("control", sys.argv[1:], os.environ)
+    configure_logging("control", found.text("log.level"))
+    try:
+        config = from_settings(found)
+        tokens = Tokens(config.tokens)
+    except (ValueError, TokensUnreadable) as error:
+        sys.stderr.write(f"error: {error}\n")
+        return EXIT_USAGE
+    return asyncio.run(until_signalled(lambda: serve(config, tokens)))
+
+
+async def serve(config: Config, tokens: Tokens) -> int:
+    """Until cancelled."""
+    name = config.name or own_name(config.data)
+    connection = Connection(config.nats_url, name)
+    leadership = Leadership(name, secrets.token_hex(4), config.listen)
+    loop = Loop(connection, leadership, SeenFile(config.data / "seen.json"), config.tick_seconds)
+    code = 0
+    await connection.start()
+    try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(loop.run())
+            await _open_api(config, loop, tokens)
+    except* OSError as errors:
+        log.error("control.cannot_listen", reason=str(errors.exceptions[0]))  # noqa: TRY400
+        code = EXIT_CANNOT_LISTEN
+    finally:
+        await connection.close()
+    return code
+
+
+async def _open_api(config: Config, loop: Loop, tokens: Tokens) -> None:
+    """HTTP and metrics are loaded only now: the first decision does not wait for them."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(SETTLE_SECONDS):
+            await loop.settled.wait()
+    from services.control.api import Api
+    from services.runtime.admin import listen
+
+    runner = await listen(Api(loop, tokens).app(), config.listen)
+    log.info("control.listens", address=config.listen)
+    try:
+        await asyncio.Event().wait()
+    finally:
+        await runner.cleanup()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,51 @@
+"""Control's settings as one value."""
+
+import secrets
+from pathlib import Path
+
+from msgspec import Struct
+
+from schemas.ids import ControlId
+from services.fleet.settings import Resolved
+from services.runtime.files import read_if_there, write_atomically
+
+NAME = "name"
+
+
+class Config(Struct, frozen=True, kw_only=True):
+    """Made by `from_settings` alone."""
+
+    name: ControlId | None
+    """None: made on first start and kept in the data folder."""
+    listen: str
+    nats_url: str
+    data: Path
+    """Control's own folder."""
+    tokens: Path
+    tick_seconds: float
+
+
+def from_settings(found: Resolved) -> Config:
+    """Raises ValueError where settings contradict each other."""
+    data = Path(found.text("data.dir")) / "control"
+    host, port = found.address("control.listen")
+    return Config(
+        name=ControlId(found.text("control.name")) if found.has("control.name") else None,
+        listen=f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
+        nats_url=found.text("nats.url"),
+        data=data,
+        tokens=Path(found.text("control.tokens"))
+        if found.has("control.tokens")
+        else data / "tokens.toml",
+        tick_seconds=found.duration("control.tick") or 1.0,
+    )
+
+
+def own_name(folder: Path) -> ControlId:
+    """The name made on first start."""
+    content = read_if_there(folder / NAME)
+    if content:
+        return ControlId(content.decode().strip())
+    name = f"control-{secrets.token_hex(3)}"
+    write_atomically(folder / NAME, name.encode())
+    return ControlId(name)

@@ -1,0 +1,125 @@
+"""Is the log that is there the one that was here before? Asked at each opening, and every two seconds.
+
+What counts as damage (`services.fleet.damage` has the rule, this file the questions): LOG or STATE is
+gone, another log id, a head below what this control or any beating agent or router has seen, STATE
+ahead of LOG or of another log id, an unreadable genesis. Then nothing is decided and nothing written,
+also into a new log: what runs goes on, what is known is served, and `status` says what was found.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from pathlib import Path
+
+from msgspec import DecodeError, Struct
+
+from schemas import codec, subjects
+from schemas.api import Damage
+from schemas.documents import Genesis
+from schemas.ids import LogId
+from services.fleet.damage import Seen, damage, read_seen
+from services.fleet.state import FleetState
+from services.log import streams
+from services.log.connect import Connection
+from services.log.snapshot import get_from_log
+from services.log.streams import LogDamaged
+from services.runtime.files import read_if_there, write_atomically
+
+
+class SeenFile:
+    """This control's own memory of the log, on disk."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.seen = read_seen(read_if_there(path))
+
+    async def remember(self, seen: Seen) -> None:
+        """Written in a thread: it waits for the disk."""
+        if seen != self.seen:
+            self.seen = seen
+            await asyncio.to_thread(write_atomically, self._path, codec.encode(seen))
+
+
+class Reported(Struct, frozen=True):
+    """What a beat says of the log that its sender follows."""
+
+    who: str
+    log: LogId | None
+    highest: int
+
+
+class Found(Struct, frozen=True):
+    """What stands in NATS."""
+
+    genesis: Genesis | None
+    """LOG's; None: not there any more (age), or never."""
+    head: int
+    missing: str = ""
+    """Not empty: a stream is not there."""
+
+
+async def look(connection: Connection) -> Found:
+    """Raises Unavailable while NATS is away: that is no damage."""
+    try:
+        head = await streams.head(connection)
+        stored = await get_from_log(connection, subjects.GENESIS)
+    except LogDamaged as error:
+        return Found(None, 0, str(error))
+    if stored is None:
+        return Found(None, head)
+    try:
+        data = codec.decode_event(stored.payload).data
+        return Found(codec.decode(data, Genesis), head)
+    except DecodeError:
+        return Found(None, head, "the genesis cannot be read")
+
+
+def judge(
+    seen: Seen | None,
+    found: Found,
+    state: FleetState,
+    applied: int,
+    reports: Iterable[Reported] = (),
+) -> str | None:
+    """Why the log must not be acted on; None: it may.
+
+    `seen`, `applied` (what the state was at) and `reports` are from before the look: the log may
+    have grown since.
+    """
+    if found.missing:
+        was = "" if seen is None else f"; log {seen.log} was followed to {seen.highest}"
+        return None if seen is None and not applied else found.missing + was
+    if subjects.GENESIS in state.unreadable:
+        return "the genesis in STATE cannot be read"
+    held = state.genesis.get(())
+    in_state = None if held is None else held.document
+    if found.genesis is not None and in_state is not None and found.genesis != in_state:
+        return f"LOG is log {found.genesis.log_id}, STATE is of log {in_state.log_id}"
+    if found.head < applied:
+        return f"LOG ends at {found.head}, STATE goes to {applied}"
+    genesis = found.genesis or in_state
+    return damage(seen, genesis, found.head) or _reported(genesis, found.head, reports)
+
+
+def _reported(genesis: Genesis | None, head: int, reports: Iterable[Reported]) -> str | None:
+    for report in sorted(reports, key=lambda report: report.who):
+        if report.log is None:
+            continue
+        if genesis is None:
+            return f"{report.who} follows log {report.log}, here is none"
+        if report.log not in (genesis.log_id, genesis.parent):
+            return f"{report.who} follows log {report.log}, this is {genesis.log_id}"
+        if report.log == genesis.log_id and report.highest > head:
+            return f"LOG ends at {head}, but {report.who} has seen {report.highest}"
+    return None
+
+
+def describe(reason: str, since: str, seen: Seen | None, found: Found) -> Damage:
+    """For `status`."""
+    return Damage(
+        reason=reason,
+        since=since,
+        known_log="" if seen is None else seen.log,
+        found_log="" if found.genesis is None else found.genesis.log_id,
+        highest_known=0 if seen is None else seen.highest,
+        head=found.head,
+    )

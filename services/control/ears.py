@@ -1,0 +1,142 @@
+"""Hears beats and probes silent nodes: the measured part of what `decide` is given. Shell.
+
+Beats are core NATS: each may be lost, none is stored. An agent counts as heard only when the beat is
+of the incarnation that last described the node: not a stranger with its name, and not an agent that
+has not written yet what it found.
+"""
+
+import asyncio
+from collections.abc import Callable
+from time import monotonic
+from typing import TypeVar
+
+import structlog
+from msgspec import DecodeError
+
+from schemas import codec, subjects
+from schemas.beats import AgentBeat, ControlBeat, RouterBeat
+from schemas.ids import NodeId, RouterId
+from services.control.damage import Reported
+from services.control.silence import PROBE_SECONDS, Hearing
+from services.fleet.state import FleetState
+from services.log.connect import Connection
+from services.log.message import Message
+
+TURN_SECONDS = 0.5
+PROBE_TIMEOUT_SECONDS = 2.0
+PROBES_AT_ONCE = 16
+REPORT_SECONDS = 10.0
+"""What a beat said of the log is forgotten after this time."""
+
+T = TypeVar("T")
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger()
+
+
+class Ears:
+    """`run` keeps it current; everything else reads."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        state: Callable[[], FleetState],
+        on_control: Callable[[ControlBeat], None],
+    ) -> None:
+        self.hearing = Hearing()
+        self.routers: dict[RouterId, tuple[RouterBeat, float]] = {}
+        """The last beat of each router, and when it came."""
+        self._connection = connection
+        self._state = state
+        self._on_control = on_control
+        self._reports: dict[str, tuple[Reported, float]] = {}
+        self._probing: set[NodeId] = set()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        await self._connection.subscribe(subjects.ALL_AGENT_BEATS, self._on_agent)
+        await self._connection.subscribe(subjects.ALL_ROUTER_BEATS, self._on_router)
+        await self._connection.subscribe(subjects.ALL_CONTROL_BEATS, self._on_control_beat)
+        async with asyncio.TaskGroup() as probes:
+            while True:
+                self.hearing.turn(monotonic(), connected=self._connection.connected)
+                for node, address in self._to_probe():
+                    self._probing.add(node)
+                    probes.create_task(self._probe(node, address))
+                await asyncio.sleep(TURN_SECONDS)
+
+    def reports(self) -> list[Reported]:
+        """What agents and routers said lately of the log that they follow."""
+        now = monotonic()
+        return [report for report, at in self._reports.values() if now - at < REPORT_SECONDS]
+
+    def _on_agent(self, message: Message) -> None:
+        beat = _decoded(message, AgentBeat)
+        if beat is None:
+            return
+        now = monotonic()
+        who = f"agent {beat.node}"
+        self._reports[who] = Reported(who, beat.log, beat.highest), now
+        info = self._state().info(beat.node)
+        if info is not None and info.document.incarnation == beat.incarnation:
+            self.hearing.node(beat.node, now)
+
+    def _on_router(self, message: Message) -> None:
+        beat = _decoded(message, RouterBeat)
+        if beat is None:
+            return
+        now = monotonic()
+        who = f"router {beat.router}"
+        self._reports[who] = Reported(who, beat.log, beat.highest), now
+        self.routers[beat.router] = beat, now
+        self.hearing.router(beat.router, beat.applied, now)
+
+    def _on_control_beat(self, message: Message) -> None:
+        beat = _decoded(message, ControlBeat)
+        if beat is not None:
+            self._on_control(beat)
+
+    def _to_probe(self) -> list[tuple[NodeId, str]]:
+        """Nodes that have been silent for a while, as far as probes are free."""
+        silence = self.hearing.measure(monotonic())
+        silent = [
+            (held.document.node, held.document.admin_address)
+            for _, held in sorted(self._state().infos.items())
+            if silence.of(held.document.node) >= PROBE_SECONDS
+            and held.document.node not in self._probing
+        ]
+        return silent[: max(0, PROBES_AT_ONCE - len(self._probing))]
+
+    async def _probe(self, node: NodeId, address: str) -> None:
+        asked_at = monotonic()
+        try:
+            answered = await answers(address)
+            self.hearing.probed(node, asked_at, answered=answered)
+            await asyncio.sleep(TURN_SECONDS)  # Not again at once.
+        finally:
+            self._probing.discard(node)
+
+
+def _decoded(message: Message, kind: type[T]) -> T | None:
+    """A beat that cannot be read is no beat."""
+    try:
+        return codec.decode(message.payload, kind)
+    except DecodeError as error:
+        log.warning("beat.unreadable", subject=message.subject, reason=str(error))
+        return None
+
+
+async def answers(address: str) -> bool:
+    """Whether /livez at host:port says 200. By hand: no HTTP library is loaded before it is needed."""
+    host, _, port = address.rpartition(":")
+    request = f"GET /livez HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"
+    try:
+        async with asyncio.timeout(PROBE_TIMEOUT_SECONDS):
+            reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+            try:
+                writer.write(request.encode())
+                status = await reader.readline()
+            finally:
+                writer.close()
+    except (OSError, TimeoutError, ValueError):
+        return False
+    return status.split()[1:2] == [b"200"]

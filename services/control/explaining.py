@@ -1,0 +1,62 @@
+"""Why a model's replicas are where they are, or nowhere. Pure: the placer's own predicates, asked aloud."""
+
+from schemas.api import Explanation
+from schemas.catalog import Model
+from schemas.documents import PlacementVerdict
+from schemas.ids import NodeId
+from services.control.placement import RULES, Fits, Placed, describe, explain, place
+from services.control.rollout import counted, to_place
+from services.control.room import Room
+from services.control.standing import Standing, Verdict, stand
+from services.fleet.state import FleetState
+
+
+def explain_model(state: FleetState, model: Model) -> Explanation:
+    """The recorded decision, and what each node would answer now."""
+    verdicts = {
+        held.document.node: _verdict(state, held.document.node) for held in state.infos.values()
+    }
+    standings = [
+        stand(state, held, verdicts, model.patience_seconds)
+        for _, held in sorted(state.replicas.items())
+    ]
+    own = [standing for standing in standings if standing.document.model == model.name]
+    room = Room(state, verdicts, standings)
+    answers = explain(model, room.candidates)
+    held = state.placement(model.name)
+    recorded = None if held is None else held.document
+    return Explanation(
+        as_of_seq=state.sequence,
+        model=model.name,
+        decided="nothing yet" if recorded is None else recorded.verdict,
+        decided_at_seq=0 if recorded is None else recorded.seen,
+        rules=RULES if recorded is None else recorded.rules,
+        wanted=model.replicas,
+        placed=len(counted(model, own).all),
+        candidates={
+            node: "fits" if isinstance(answer, Fits) else describe(answer)
+            for node, answer in answers.items()
+        },
+        refusals=() if recorded is None else recorded.refusals,
+        now=_now(model, own, room, recorded),
+    )
+
+
+def _verdict(state: FleetState, node: NodeId) -> Verdict:
+    held = state.verdict(node)
+    return Verdict(None, None) if held is None else Verdict(held.document, held.event)
+
+
+def _now(model: Model, own: list[Standing], room: Room, recorded: PlacementVerdict | None) -> str:
+    missing = to_place(model, own)
+    if missing == 0:
+        return "nothing is missing; another replica would go " + _where(model, room)
+    word = "" if recorded is None or recorded.rules == RULES else f" (by rules {RULES})"
+    return f"{missing} to place; the next would go {_where(model, room)}{word}"
+
+
+def _where(model: Model, room: Room) -> str:
+    found = place(model, room.candidates)
+    if not isinstance(found, Placed):
+        return "nowhere"
+    return "to " + ", ".join(shape.node for shape in found.shards)

@@ -1,0 +1,456 @@
+"""Receive, fold, decide, append: the one place where control acts. Shell.
+
+A turn: claim if it is time; carry out one command after the other; decide over the whole fleet; append
+what was decided as atomic batches guarded by our epoch. Nobody acts before that, and our own events
+come back through the log like everybody else's, before the next turn decides.
+
+The log is opened first: its streams made if this control has never seen a log, STATE read, the tail
+followed from there. Is it not the log that was here before (`damage.py`), control keeps what it knows,
+serves it, decides nothing, and looks again every two seconds.
+
+How it fails:
+- NATS away: it waits; whatever was in flight is carried to an end before anything else is decided.
+- Fenced: another leads. It goes on following, and claims when that one falls silent.
+- The server refuses a batch for good: reported, and decided anew at the next tick.
+"""
+
+import asyncio
+import secrets
+from collections import deque
+from collections.abc import Callable, Sequence
+from time import monotonic, time  # noqa: TID251 - `time` for display before there is a log.
+
+import structlog
+from msgspec import Struct
+
+from schemas import codec, subjects
+from schemas.api import Damage, Frame
+from schemas.beats import ControlBeat
+from schemas.documents import Genesis
+from schemas.ids import LogId
+from services.control.clock import Clock
+from services.control.current import Current, CurrentCatalog
+from services.control.damage import SeenFile, describe, judge, look
+from services.control.drafts import batches
+from services.control.ears import Ears
+from services.control.leader import Leadership
+from services.control.reconcile import Counts, decide
+from services.control.seal import Envelope
+from services.fleet.damage import Seen
+from services.fleet.state import FleetState
+from services.log import streams
+from services.log.api import ApiError
+from services.log.append import Fenced, Sealed, append, claim
+from services.log.connect import Connection
+from services.log.event_ids import new_event_id
+from services.log.guarded import write
+from services.log.message import Unavailable
+from services.log.snapshot import get_from_log, read_state
+from services.log.streams import LogDamaged
+from services.log.tail import Tail
+
+BEAT_SECONDS = 1.0
+LOOK_SECONDS = 2.0
+RETRY_SECONDS = 0.2
+FORMAT = 1
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger()
+
+
+class Moment(Struct, frozen=True):
+    """What a command is planned on: one state, one catalog, one time."""
+
+    state: FleetState
+    current: Current
+    envelope: Envelope
+
+
+class Planned(Struct, frozen=True):
+    """What a command writes, and its answer once that stands in the log at a sequence."""
+
+    events: Sequence[Sealed]
+    answer: Callable[[int], Frame]
+
+
+Plan = Callable[[Moment], Planned]
+
+
+class NotLeading(Exception):
+    """This control writes nothing now: another leads, the log is damaged, or NATS is away."""
+
+
+class _Damaged(Exception):
+    """Found while following; `Loop.damage` says what."""
+
+
+class Tally(Struct):
+    """What happened, for metrics."""
+
+    turns: int = 0
+    batches: int = 0
+    events: int = 0
+    fenced: int = 0
+    turn_seconds: float = 0.0
+    append_seconds: float = 0.0
+    counts: Counts | None = None
+
+
+class Loop:
+    """`run` until cancelled. Everything else reads, or asks by `perform`."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        leadership: Leadership,
+        seen: SeenFile,
+        tick_seconds: float,
+    ) -> None:
+        self.connection = connection
+        self.leadership = leadership
+        self.state = FleetState()
+        self.ears = Ears(connection, lambda: self.state, self._heard_control)
+        self.damage: Damage | None = None
+        self.warnings: tuple[str, ...] = ()
+        self.refused = ""
+        """Why the server refused our last batch; empty: it did not."""
+        self.settled = asyncio.Event()
+        """The first turn is over, or there is a reason why there is none."""
+        self.tally = Tally()
+        self._seen = seen
+        self._tick_seconds = tick_seconds
+        self._clock = Clock()
+        self._catalog = CurrentCatalog()
+        self._alarm = asyncio.Event()
+        self._progress = asyncio.Condition()
+        self._requests: deque[tuple[Plan, asyncio.Future[Frame]]] = deque()
+        self._wake_at: float | None = None
+        self._following = False
+
+    @property
+    def leading(self) -> bool:
+        """Whether it decides and takes commands."""
+        return self._following and self.damage is None and self.leadership.leads(self.state)
+
+    def current(self) -> Current:
+        """The catalog in force."""
+        return self._catalog.read(self.state)
+
+    def now(self) -> float:
+        """The fleet's clock, seconds since 1970."""
+        if not self._clock.set:
+            return time()  # Shown, and nothing else, before there is a log.
+        newest = self.state.newest_control_at
+        now = self._clock.read(codec.seconds(newest) if newest else 0.0, monotonic())
+        while self._clock.steps:
+            log.warning("clock.stepped", seconds=self._clock.steps.pop())
+        return now
+
+    async def perform(self, plan: Plan) -> Frame:
+        """Carry out a command in the next turn. Raises NotLeading if it was not taken."""
+        if not self.leading:
+            raise NotLeading
+        answer: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
+        self._requests.append((plan, answer))
+        self._alarm.set()
+        return await answer
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.ears.run())
+            group.create_task(self._beat())
+            while True:
+                tail, head = await self._open()
+                try:
+                    await self._follow(tail, head)
+                finally:
+                    self._following = False
+                    self._refuse_requests()
+
+    async def _open(self) -> tuple[Tail, int]:
+        """Until the log is there and fit to be followed."""
+        while True:
+            await self.connection.wait_connected()
+            try:
+                opened = await self._try_open()
+            except (Unavailable, ApiError, LogDamaged) as error:
+                log.warning("log.not_opened", reason=str(error))
+                await asyncio.sleep(RETRY_SECONDS)
+                continue
+            if opened is not None:
+                return opened
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _try_open(self) -> tuple[Tail, int] | None:
+        """None: damaged."""
+        seen, reports = self._seen.seen, self.ears.reports()
+        if seen is None or await streams.exists(self.connection):
+            self.warnings = tuple(await streams.create(self.connection))
+        state = await self._read_state()
+        found = await look(self.connection)
+        reason = judge(seen, found, state, state.sequence, reports)
+        if reason is not None:
+            if self.state.sequence == 0:
+                self.state = state  # Better than nothing to show.
+            self._set_damage(describe(reason, codec.rfc3339(self.now()), seen, found))
+            return None
+        self._clock.heard((await streams.newest(self.connection)).server_now, monotonic())
+        if state.log_id is None and found.genesis is None:
+            await self._write_genesis(found.head)
+        if self.damage is not None:
+            log.info("log.whole_again")
+        self.state, self.damage = state, None
+        self._catalog = CurrentCatalog()
+        return Tail(self.connection, state.sequence), found.head
+
+    async def _read_state(self) -> FleetState:
+        state = FleetState()
+        if not await streams.exists(self.connection):
+            return state
+        documents, _ = await read_state(self.connection)
+        for stored in documents:
+            state.apply(stored.sequence, stored.subject, stored.payload)
+        return state
+
+    def _set_damage(self, damage: Damage) -> None:
+        if self.damage is None or self.damage.reason != damage.reason:
+            log.error("log.damaged", reason=damage.reason, head=damage.head)
+            self.damage = damage
+        self.settled.set()
+
+    async def _write_genesis(self, head: int) -> None:
+        """First document of a new log. Another control may be first: then it is that one's log."""
+        log_id = LogId(secrets.token_hex(16))
+        now = self.now()
+        envelope = Envelope(
+            log=log_id, control=self.leadership.control, now=now, seen=head, epoch=0
+        )
+        document = Genesis(log_id=log_id, format=FORMAT)
+        sealed = envelope.seal(subjects.GENESIS, "log.begun", document, new_event_id(now))
+        await write(self.connection, sealed, expected=0)
+
+    async def _follow(self, tail: Tail, head: int) -> None:
+        """Until the log is damaged."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._read_tail(tail))
+                group.create_task(self._watch())
+                await self.folded(head)
+                while self.state.log_id is None:
+                    await self.folded(self.state.sequence + 1)
+                self._following = True
+                group.create_task(self._remember())
+                while True:
+                    await self._turn()
+                    self.settled.set()
+                    await self._sleep()
+        except* (_Damaged, LogDamaged) as damaged:
+            log.info("log.left", reason=str(damaged.exceptions[0]))
+
+    async def _read_tail(self, tail: Tail) -> None:
+        async for batch in tail.batches():
+            for stored in batch:
+                self.state.apply(stored.sequence, stored.subject, stored.payload)
+            self._clock.heard(batch[-1].stamp, monotonic())
+            self._alarm.set()
+            async with self._progress:
+                self._progress.notify_all()
+
+    async def folded(self, sequence: int) -> None:
+        """Until the state has applied LOG up to `sequence`."""
+        async with self._progress:
+            await self._progress.wait_for(lambda: self.state.sequence >= sequence)
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            try:
+                await self._inspect()
+            except Unavailable:
+                continue  # NATS away is no damage.
+
+    async def _inspect(self) -> None:
+        """Raises _Damaged."""
+        seen, applied, reports = self._seen.seen, self.state.sequence, self.ears.reports()
+        found = await look(self.connection)
+        reason = judge(seen, found, self.state, applied, reports)
+        if reason is not None:
+            self._set_damage(describe(reason, codec.rfc3339(self.now()), seen, found))
+            raise _Damaged(reason)
+
+    async def _remember(self) -> None:
+        while True:
+            log_id = self.state.log_id
+            if log_id is not None:
+                await self._seen.remember(Seen(log_id, self.state.sequence))
+            await asyncio.sleep(BEAT_SECONDS)
+
+    async def _sleep(self) -> None:
+        seconds = self._tick_seconds
+        if self._wake_at is not None:
+            seconds = min(seconds, max(0.0, self._wake_at - self.now()))
+        try:
+            async with asyncio.timeout(seconds):
+                await self._alarm.wait()
+        except TimeoutError:
+            pass
+        self._alarm.clear()
+
+    async def _turn(self) -> None:
+        if self.leadership.should_claim(self.state, self.ears.hearing.since, monotonic()):
+            await self._claim()
+        if not self.leading:
+            if self.leadership.fence and self.state.fence > self.leadership.fence:
+                self._fell("another claim stands in the log")
+            self._refuse_requests()
+            return
+        while self._requests and self.leading:
+            await self._carry_out(*self._requests.popleft())
+        if self.leading and self.connection.connected and not self.state.halted():
+            await self._decide()
+
+    async def _claim(self) -> None:
+        """By CAS on the epoch document as LOG holds it: what its age removed counts as none."""
+        try:
+            await self._inspect()  # Never into a log that is not ours.
+            standing = await get_from_log(self.connection, subjects.CONTROL_EPOCH)
+        except Unavailable:
+            return
+        if standing is not None and standing.sequence != self.state.fence:
+            return  # Not folded yet.
+        envelope = self._envelope()
+        sealed = envelope.seal(
+            subjects.CONTROL_EPOCH,
+            "control.claimed",
+            self.leadership.document,
+            new_event_id(envelope.now),
+        )
+        try:
+            fence = await claim(
+                self.connection, sealed, 0 if standing is None else standing.sequence
+            )
+        except Unavailable as error:
+            log.warning("claim.unknown", reason=str(error))
+            return
+        if fence is None:
+            self._fell("another was first")
+            return
+        self.leadership.claimed(fence, monotonic())
+        await self.folded(fence)
+        log.info("control.leads", fence=fence)
+
+    def _fell(self, reason: str) -> None:
+        if self.leadership.fence:
+            log.warning("control.fenced", fence=self.leadership.fence, reason=reason)
+            self.tally.fenced += 1
+        self.leadership.fell()
+
+    def _envelope(self) -> Envelope:
+        log_id = self.state.log_id
+        if log_id is None:
+            raise AssertionError("a log without a genesis is not followed")
+        return Envelope(
+            log=log_id,
+            control=self.leadership.control,
+            now=self.now(),
+            seen=self.state.sequence,
+            epoch=self.leadership.fence,
+        )
+
+    async def _decide(self) -> None:
+        began = monotonic()
+        envelope, current = self._envelope(), self.current()
+        models = None if current.refused else current.catalog.models
+        silence = self.ears.hearing.measure(began)
+        decision = decide(self.state, models, silence, envelope.now)
+        self._wake_at = decision.wake_at
+        self.tally.turns += 1
+        self.tally.turn_seconds += monotonic() - began
+        self.tally.counts = decision.counts
+        for batch in batches(decision.drafts):
+            if not await self._append([envelope.draft(draft) for draft in batch]):
+                return
+            for draft in batch:
+                log.info(draft.type, subject=draft.subject, event_id=draft.id)
+
+    async def _append(self, events: Sequence[Sealed]) -> bool:
+        """Whether all of it stands in the log and in the state. The outcome is always known."""
+        began = monotonic()
+        while True:
+            try:
+                outcome = await append(self.connection, events, self.leadership.fence)
+                break
+            except Unavailable as error:
+                log.warning("append.unknown", reason=str(error))
+            except ApiError as error:
+                log.error("append.refused", reason=str(error))  # noqa: TRY400 - it says it all.
+                self.refused = str(error)
+                return False
+        self.refused = ""
+        if isinstance(outcome, Fenced):
+            self._fell(outcome.reason)
+            return False
+        await self.folded(outcome.sequence)
+        self.tally.batches += 1
+        self.tally.events += len(events)
+        self.tally.append_seconds += monotonic() - began
+        return True
+
+    async def _carry_out(self, plan: Plan, answer: "asyncio.Future[Frame]") -> None:
+        if answer.cancelled():
+            return
+        try:
+            planned = plan(Moment(self.state, self.current(), self._envelope()))
+            taken = not planned.events or await self._append(planned.events)
+        except asyncio.CancelledError:
+            _fail(answer)
+            raise
+        if not taken:
+            _fail(answer)
+        elif not answer.cancelled():
+            answer.set_result(planned.answer(self.state.sequence))
+
+    def _refuse_requests(self) -> None:
+        while self._requests:
+            _fail(self._requests.popleft()[1])
+
+    async def _beat(self) -> None:
+        """The leader's sign of life; a damaged control's too, which keeps nobody from leading."""
+        while True:
+            beat = self._own_beat()
+            if beat is not None:
+                subject = subjects.control_beat(self.leadership.control)
+                await self.connection.publish(subject, codec.encode(beat))
+            await asyncio.sleep(BEAT_SECONDS)
+
+    def _own_beat(self) -> ControlBeat | None:
+        seen = self._seen.seen
+        log_id = self.state.log_id or (None if seen is None else seen.log)
+        if log_id is None or not (self.leading or self.damage):
+            return None
+        return ControlBeat(
+            control=self.leadership.control,
+            incarnation=self.leadership.incarnation,
+            epoch=self.leadership.fence,
+            log=log_id,
+            head=self.state.sequence,
+            routing=newest_routing(self.state),
+            damaged="" if self.damage is None else self.damage.reason,
+        )
+
+    def _heard_control(self, beat: ControlBeat) -> None:
+        self.leadership.heard(beat, monotonic())
+
+
+def _fail(answer: "asyncio.Future[Frame]") -> None:
+    if not answer.done():
+        answer.set_exception(NotLeading())
+
+
+def newest_routing(state: FleetState) -> int:
+    """Newest LOG sequence of any document that routers follow, retired ones included."""
+    tables = (state.catalog, state.revisions, state.endpoints)
+    held = [h.sequence for table in tables for h in table.values()]
+    prefix = subjects.ALL_ENDPOINTS.removesuffix(">")
+    gone = [h.sequence for subject, h in state.gone.items() if subject.startswith(prefix)]
+    return max(held + gone, default=0)
