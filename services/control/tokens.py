@@ -52,7 +52,7 @@ class Tokens:
     def holder(self, shown: str) -> Token | None:
         """Whose token this is. Takes as long for a wrong one as for a right one."""
         self._refresh()
-        digest = hashlib.sha256(shown.encode()).hexdigest()
+        digest = hashlib.sha256(shown.encode(errors="surrogateescape")).hexdigest()
         found = None
         for token in self._tokens:
             if hmac.compare_digest(token.sha256.encode(), digest.encode()):

@@ -1,0 +1,162 @@
+from schemas import codec, subjects
+from schemas.api import Accepted, ApplyCatalog, Refusal
+from schemas.documents import CatalogPointer, CatalogRevision, CommandRecord
+from schemas.ids import ControlId, EventId, ModelName
+from services.control.commands import Actor, plan_apply
+from services.control.current import CurrentCatalog
+from services.control.loop import Moment, Planned
+from services.control.seal import Envelope
+from services.log.append import Sealed
+from tests.builders import LOG_ID, NOW, Script, a_replica
+
+ACTOR = Actor("ann", "127.0.0.1", EventId("command-1"))
+ONE = "models:\n  one: {engine: llamacpp, source: /models/one.gguf}\n"
+TWO = ONE + "  two: {engine: llamacpp, source: /models/two.gguf}\n"
+
+
+class Log:
+    """A log in memory that commands are carried out on."""
+
+    def __init__(self) -> None:
+        self.script = Script()
+        self.catalog = CurrentCatalog()
+        self.number = 0
+
+    def plan(self, request: ApplyCatalog) -> Planned:
+        self.number += 1
+        state = self.script.state
+        envelope = Envelope(
+            log=LOG_ID, control=ControlId("control-1"), now=NOW, seen=state.sequence, epoch=7
+        )
+        actor = Actor(ACTOR.name, ACTOR.source, EventId(f"command-{self.number}"))
+        return plan_apply(Moment(state, self.catalog.read(state), envelope), request, actor)
+
+    def apply(self, source: str, **options: object) -> Accepted | Refusal:
+        planned = self.plan(ApplyCatalog(source=source, **options))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        for event in planned.events:
+            sequence = len(self.script.log) + 1
+            self.script.log.append((sequence, event.subject, event.payload))
+            self.script.state.apply(sequence, event.subject, event.payload)
+        answer = planned.answer(self.script.state.sequence)
+        assert isinstance(answer, Accepted | Refusal)
+        return answer
+
+
+def record(event: Sealed) -> CommandRecord:
+    return codec.decode(codec.decode_event(event.payload).data, CommandRecord)
+
+
+# spec: C2 L1
+def test_an_apply_is_one_batch_of_revision_pointer_and_record() -> None:
+    planned = Log().plan(ApplyCatalog(source=ONE, reason="first"))
+    assert [event.subject for event in planned.events] == [
+        subjects.catalog_revision(1),
+        subjects.CATALOG,
+        subjects.command("apply"),
+    ]
+    revision, pointer, told = planned.events
+    stored = codec.decode(codec.decode_event(revision.payload).data, CatalogRevision)
+    pointed = codec.decode(codec.decode_event(pointer.payload).data, CatalogPointer)
+    assert (stored.revision, stored.hash) == (pointed.revision, pointed.hash)
+    assert (pointed.author, pointed.reason) == ("ann", "first")
+    assert {codec.decode_event(event.payload).corr for event in planned.events} == {"command-1"}
+    assert (record(told).outcome, record(told).actor, record(told).source) == (
+        "accepted",
+        "ann",
+        "127.0.0.1",
+    )
+
+
+# spec: C2
+def test_an_applied_catalog_is_the_current_one() -> None:
+    log = Log()
+    answer = log.apply(ONE)
+    assert isinstance(answer, Accepted)
+    assert (answer.revision, answer.changed) == (1, True)
+    assert list(log.catalog.read(log.script.state).catalog.models) == ["one"]
+
+
+# spec: C7
+def test_the_same_content_changes_nothing() -> None:
+    log = Log()
+    log.apply(ONE)
+    answer = log.apply("# a comment\n" + ONE)
+    assert isinstance(answer, Accepted)
+    assert (answer.revision, answer.changed) == (1, False)
+    assert log.plan(ApplyCatalog(source=ONE)).events == ()
+
+
+# spec: C1
+def test_a_bad_catalog_is_refused_with_every_fault_and_recorded() -> None:
+    log = Log()
+    planned = log.plan(ApplyCatalog(source="models:\n  a: {engin: x}\n  b: {}\n", file="f.yaml"))
+    answer = planned.answer(1)
+    assert isinstance(answer, Refusal)
+    assert answer.code == "bad_catalog"
+    assert len(answer.faults) > 1
+    assert {fault.file for fault in answer.faults} == {"f.yaml"}
+    (only,) = planned.events
+    assert record(only).outcome == "refused"
+
+
+# spec: C9
+def test_a_model_that_would_vanish_must_be_named() -> None:
+    log = Log()
+    log.apply(TWO)
+    answer = log.apply(ONE, file="c.yaml")
+    assert isinstance(answer, Refusal)
+    assert (answer.code, answer.next) == (
+        "would_remove",
+        "flotilla catalog apply c.yaml --prune two",
+    )
+    assert isinstance(log.apply(ONE, prune=(ModelName("two"),)), Accepted)
+    log.apply(TWO)
+    assert isinstance(log.apply(ONE, prune_all=True), Accepted)
+
+
+# spec: C7
+def test_an_apply_against_a_catalog_that_changed_meanwhile_is_refused() -> None:
+    log = Log()
+    log.apply(ONE)
+    answer = log.apply(TWO, if_revision=0)
+    assert isinstance(answer, Refusal)
+    assert answer.code == "revision_changed"
+    assert isinstance(log.apply(TWO, if_revision=1), Accepted)
+
+
+# spec: C1
+def test_a_catalog_that_this_version_refuses_is_replaced_under_a_new_number() -> None:
+    log = Log()
+    log.script.put(
+        subjects.catalog_revision(4),
+        CatalogRevision(revision=4, hash="h", source=codec.raw({"x": 1})),
+    )
+    log.script.put(subjects.CATALOG, CatalogPointer(revision=4, hash="h", author="newer"))
+    log.script.add(a_replica("two"))
+    current = log.catalog.read(log.script.state)
+    assert "revision 4" in current.refused
+    refused = log.apply(ONE)
+    assert isinstance(refused, Refusal)
+    assert refused.code == "would_remove"
+    accepted = log.apply(ONE, prune_all=True)
+    assert isinstance(accepted, Accepted)
+    assert accepted.revision == 5
+
+
+def test_a_pointer_without_its_revision_is_refused() -> None:
+    log = Log()
+    log.apply(ONE)
+    log.catalog.read(log.script.state)
+    log.script.put(subjects.CATALOG, CatalogPointer(revision=9, hash="h", author="x"))
+    current = log.catalog.read(log.script.state)
+    assert current.refused == "revision 9 is not in the log"
+    assert list(current.catalog.models) == ["one"]
+
+
+# spec: L5
+def test_nothing_is_applied_while_the_log_holds_what_only_a_newer_version_understands() -> None:
+    log = Log()
+    log.script.put("flotilla.log.s.future.thing", {"x": 1})
+    answer = log.apply(ONE)
+    assert isinstance(answer, Refusal)
+    assert answer.code == "halted"

@@ -1,0 +1,105 @@
+from schemas import subjects
+from schemas.beats import ControlBeat
+from schemas.documents import ControlEpoch
+from schemas.ids import ControlId
+from services.control.leader import RENEW_SECONDS, Leadership
+from tests.builders import LOG_ID, Script
+
+ME, OTHER = ControlId("control-1"), ControlId("control-2")
+
+
+def a_log(*holders: ControlId) -> Script:
+    script = Script()
+    for holder in holders:
+        script.put(subjects.CONTROL_EPOCH, ControlEpoch(holder=holder, incarnation="x"))
+    return script
+
+
+def me() -> Leadership:
+    return Leadership(ME, "start-2", "127.0.0.1:7400")
+
+
+def a_beat(epoch: int, incarnation: str = "other", damaged: str = "") -> ControlBeat:
+    return ControlBeat(
+        control=OTHER,
+        incarnation=incarnation,
+        epoch=epoch,
+        log=LOG_ID,
+        head=9,
+        routing=0,
+        damaged=damaged,
+    )
+
+
+def test_claims_at_once_where_nobody_ever_led() -> None:
+    assert me().should_claim(a_log().state, None, 0.0)
+
+
+# spec: L2
+def test_claims_at_once_what_it_held_before_its_restart() -> None:
+    assert me().should_claim(a_log(ME).state, None, 0.0)
+
+
+# spec: L7
+def test_another_leader_is_given_a_second_and_a_half_to_be_heard() -> None:
+    leadership, state = me(), a_log(OTHER).state
+    assert not leadership.should_claim(state, 100.0, 100.0)
+    assert not leadership.should_claim(state, 100.0, 101.4)
+    assert leadership.should_claim(state, 100.0, 101.5)
+
+
+# spec: L7
+def test_a_leader_that_beats_keeps_the_lead() -> None:
+    leadership, state = me(), a_log(OTHER).state
+    leadership.should_claim(state, 0.0, 0.0)
+    leadership.heard(a_beat(state.fence), 100.0)
+    assert not leadership.should_claim(state, 0.0, 101.4)
+    assert leadership.should_claim(state, 0.0, 101.5)
+
+
+# spec: L7
+def test_beats_of_a_superseded_or_damaged_leader_keep_nobody_waiting() -> None:
+    leadership, script = me(), a_log(OTHER)
+    leadership.should_claim(script.state, 0.0, 0.0)
+    leadership.heard(a_beat(script.state.fence - 1), 100.0)
+    leadership.heard(a_beat(script.state.fence, damaged="another log"), 100.0)
+    assert leadership.should_claim(script.state, 0.0, 100.0)
+
+
+# spec: L3
+def test_a_standby_that_cannot_hear_claims_nothing() -> None:
+    leadership, state = me(), a_log(OTHER).state
+    assert not leadership.should_claim(state, None, 1000.0)
+
+
+def test_a_new_leader_is_given_time_for_its_first_beat() -> None:
+    leadership, script = me(), a_log(OTHER)
+    leadership.should_claim(script.state, 0.0, 0.0)
+    script.put(subjects.CONTROL_EPOCH, ControlEpoch(holder=OTHER, incarnation="y"))
+    assert not leadership.should_claim(script.state, 0.0, 500.0)
+    assert leadership.should_claim(script.state, 0.0, 501.5)
+
+
+def test_leads_once_it_has_followed_the_log_to_its_own_claim() -> None:
+    leadership, script = me(), a_log()
+    leadership.claimed(2, 0.0)
+    assert not leadership.leads(script.state)
+    script.put(subjects.CONTROL_EPOCH, leadership.document)
+    assert leadership.leads(script.state)
+    script.put(subjects.CONTROL_EPOCH, ControlEpoch(holder=OTHER, incarnation="y"))
+    assert not leadership.leads(script.state)
+
+
+def test_two_of_one_name_do_not_take_the_lead_from_each_other_for_ever() -> None:
+    leadership, script = me(), a_log(ME)
+    leadership.claimed(script.state.fence, 0.0)
+    leadership.fell()
+    assert not leadership.should_claim(script.state, 0.0, 100.0)
+    assert leadership.should_claim(script.state, 0.0, 101.5)
+
+
+def test_the_holder_claims_anew_once_a_day() -> None:
+    leadership, script = me(), a_log(ME)
+    leadership.claimed(script.state.fence, 0.0)
+    assert not leadership.should_claim(script.state, 0.0, RENEW_SECONDS - 1)
+    assert leadership.should_claim(script.state, 0.0, RENEW_SECONDS)
