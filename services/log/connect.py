@@ -220,8 +220,9 @@ class Connection:
         """Ends the link for good."""
         keeper, self._keeper = self._keeper, None
         if keeper is not None:
-            keeper.cancel()
-            await asyncio.wait([keeper])
+            while not keeper.done():  # nats-py swallows a cancellation that meets its own close.
+                keeper.cancel()
+                await asyncio.wait([keeper], timeout=PROBE_SECONDS / 10)
             if not keeper.cancelled():
                 keeper.result()
 
