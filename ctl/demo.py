@@ -1,6 +1,7 @@
 """The catalog of a first `flotilla up`: one small model on the CPU."""
 
 import json
+import os
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -25,8 +26,13 @@ def _catalog(name: str, source: Path) -> str:
         f"  {json.dumps(name)}:\n"
         f"    engine: llamacpp\n"
         f"    source: {json.dumps(str(source))}\n"
-        f"    cpu: {{cores: 1, memory: 512MiB}}\n"
+        f"    cpu: {{cores: {_cores()}, memory: 512MiB}}\n"
     )
+
+
+def _cores() -> int:
+    """Half of the machine: the rest is for everything else on it."""
+    return max(1, min(4, (os.cpu_count() or 1) // 2))
 
 
 def _weights() -> Path:

@@ -35,4 +35,5 @@ def _lines(told: Explanation) -> Iterator[str]:
 def _decided(told: Explanation) -> str:
     if told.decided == "nothing yet":
         return "nothing decided yet"
-    return f"{told.decided}, decided at seq {told.decided_at_seq:,} by rules {told.rules}"
+    word = "" if told.decided == "placed" else f"{told.decided}, "
+    return f"{word}decided at seq {told.decided_at_seq:,} by rules {told.rules}"

@@ -34,10 +34,9 @@ class FleetHere:
         self.starting = True
         """While it starts, a program that keeps ending ends everything."""
 
-    def until(self, ask: Callable[[], T | None], waiting_for: str) -> T:
+    def until(self, ask: Callable[[], T | None]) -> T:
         """Ask until there is an answer. Raises Stopped at a signal."""
         while (answer := ask()) is None:
-            self.progress.step(waiting_for)
             self.turn()
         return answer
 

@@ -82,17 +82,18 @@ def _start(plan: Plan, fleet: FleetHere, began: float) -> None:
     """Everything at once: the programs wait for one another themselves."""
     api = _Api(plan)
     fleet.progress.step("starting nats-server, control, router and agent …")
-    status = fleet.until(api.leading, "waiting for control …")
+    status = fleet.until(api.leading)
     expected = _apply_first(plan, api) if not status.catalog_revision else None
     if expected is None and plan.model:
         fleet.progress.line(
             f"--model is for the first catalog only; r{status.catalog_revision} stays current"
         )
     waiting = _Waiting(api, fleet.progress, expected)
-    models = fleet.until(waiting.settled, "waiting for models …")
+    models = fleet.until(waiting.settled)
     ready = [row.model for row in models if row.ready]
     if ready:
-        fleet.until(lambda: answers(plan.ports.router, ready[0]), "waiting for an answer …")
+        fleet.progress.step(f"{ready[0]}: asking for a first answer …")
+        fleet.until(lambda: answers(plan.ports.router, ready[0]))
     fleet.progress.done()
     fleet.starting = False
     result(welcome(plan, models, time.monotonic() - began))
@@ -146,7 +147,8 @@ class _Waiting:
         if not conditions <= QUIET | TROUBLED:
             self._trouble_since = None
         told = [_loading(row) for row in replicas.items if row.phase != "ready"]
-        self._progress.step(", ".join(told) or "waiting for a place …")
+        if told or not replicas.items:
+            self._progress.step(", ".join(told) or "looking for a place …")
         return None
 
     def _lasts(self) -> bool:

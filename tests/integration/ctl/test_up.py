@@ -95,7 +95,7 @@ class Up:
             except OSError:
                 continue
             if str(self.data).encode() in words and state not in "ZX":
-                found[int(entry.name)] = words.replace(b"\0", b" ").decode(errors="replace")[:200]
+                found[int(entry.name)] = words.replace(b"\0", b" ").decode(errors="replace")
         return found
 
     def engines(self) -> dict[int, str]:

@@ -114,7 +114,18 @@ def test_status_says_no_when_something_needs_attention(capfd: pytest.CaptureFixt
 def test_nodes_show_what_is_left_out_and_why(capfd: pytest.CaptureFixture[str]) -> None:
     told = shown(capfd, NodeList(as_of_seq=1, items=(NODE,)), "nodes").splitlines()
     assert told[0].split() == ["NODE", "STATE", "CLASS", "GPUS", "FREE", "REPLICAS", "EXCLUDED"]
-    assert told[1].split() == ["gpu-1", "alive", "h100", "3", "1", "1", "GPU-b", "unhealthy:", "XID", "79"]
+    assert told[1].split() == [
+        "gpu-1",
+        "alive",
+        "h100",
+        "3",
+        "1",
+        "1",
+        "GPU-b",
+        "unhealthy:",
+        "XID",
+        "79",
+    ]
 
 
 def test_free_cards_of_a_silent_node_are_unknown_not_zero(
