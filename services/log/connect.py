@@ -294,7 +294,7 @@ class Connection:
                 retry, reported = FIRST_RETRY_SECONDS, ""
                 await _watch(link)
                 log.warning("nats.lost", url=self.url)
-            except (Unavailable, TimeoutError, *_UNSENT) as error:
+            except Exception as error:  # noqa: BLE001 - nats-py raises what it likes: no link, then.
                 if reported != str(error):
                     reported = str(error)
                     log.warning("nats.away", url=self.url, reason=reported)

@@ -1,7 +1,7 @@
 """Documents pushed to those who act on them: routers and agents. No consumer on the server for any.
 
 Live copies of the log's subjects come by plain subscriptions; what was written before is got one by
-one. Subscribe, barrier, ask where LOG ends, get: whatever is stored after that comes live.
+one. Subscribe, ask over the same link where LOG ends, get: whatever is stored later comes live.
 
 How it fails:
 - The link is lost, or NATS is away: what was applied stands. Over the next link everything wanted is
@@ -112,7 +112,7 @@ class Follower:
     async def _read_all(self) -> None:
         """What arrives meanwhile waits in the queue."""
         self._due = False
-        await self._connection.barrier()
+        # Asked over the same link after subscribing: what LOG stores beyond this comes live.
         base = await streams.head(self._connection)
         self._base = base
         self._known.clear()

@@ -130,9 +130,13 @@ async def test_another_consumer_goes_on_where_a_deleted_one_ended(log: Connectio
 
 @pytest.mark.parametrize("end", [NatsServer.kill, NatsServer.stop])
 async def test_loses_and_repeats_nothing_over_restarts_of_the_server(
-    nats: NatsServer, log: Connection, end: Callable[[NatsServer], None]
+    nats: NatsServer,
+    log: Connection,
+    end: Callable[[NatsServer], None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # spec: L4
+    monkeypatch.setattr(pull, "SILENCE_SECONDS", 600.0)  # A lost link is noticed by itself.
     async with reading(log) as reader:
         for read in (20, 40, 60):
             await write(log, 20)

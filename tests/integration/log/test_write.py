@@ -90,6 +90,15 @@ async def test_the_envelope_says_who_when_and_why(log: Connection) -> None:
     assert writer.standing(INFO) == stored.sequence == 1
 
 
+async def test_the_server_knows_each_write_by_the_id_of_its_event(log: Connection) -> None:
+    """A cluster tells a repeated write by this, before it looks at what the subject holds."""
+    async with writing(log) as writer:
+        writer.put(INFO, "node.described", Value(value=1))
+        await writer.idle()
+    answer = await log.request(f"$JS.API.DIRECT.GET.FLOTILLA_LOG.{INFO}", b"", 5.0)
+    assert answer.headers["Nats-Msg-Id"] == codec.decode_event(answer.payload).id
+
+
 async def test_values_put_meanwhile_are_written_as_the_newest_alone(log: Connection) -> None:
     async with writing(log) as writer:
         for value in range(100):
