@@ -249,6 +249,24 @@ async def test_a_silent_engine_is_left_before_another_is_asked() -> None:
         ]
 
 
+@pytest.mark.parametrize(("stream", "asked"), [(True, 2), (False, 1)])
+async def test_silence_starts_a_whole_answer_over_nowhere(stream: bool, asked: int) -> None:
+    """# spec: T5, case UM-08"""
+
+    async def silent(wire: Wire, received: Received) -> None:
+        await wire.gone()
+
+    timing = Timing(connect=1, first_byte=0.1, whole_first_byte=0.1, idle=10)
+    async with (
+        upstreams(silent, silent) as engines,
+        a_door(*(engine.address for engine in engines), timing=timing) as door,
+        door.post(stream=stream) as response,
+    ):
+        assert response.status == 504
+        assert error_of(await response.json())["code"] == "upstream_timeout"
+        assert sum(len(engine.received) for engine in engines) == asked
+
+
 async def test_bad_requests_open_no_breaker_and_go_nowhere_else() -> None:
     """# spec: T6, case RF-01"""
 
@@ -283,6 +301,8 @@ async def test_busy_is_not_dead() -> None:
                 assert response.status == 503
                 assert response.headers["Retry-After"] == "1"
                 assert error_of(await response.json())["message"] == "queue is full"
+            (route,) = door.routes()
+            assert route.live.breaker.failures == 0
         async with door.post() as response:
             assert response.status == 200
         busy.received.clear()
@@ -723,9 +743,9 @@ async def test_silence_within_an_answer_ends_it() -> None:
             await wire.chunk(delta())
         await wire.gone()
 
-    timing = Timing(connect=1, first_byte=10, whole_first_byte=10, idle=0.5)
+    timing = Timing(connect=1, first_byte=None, whole_first_byte=None, idle=0.5)
     async with Upstream(stalls) as engine, a_door(engine.address, timing=timing) as door:
-        async with door.post(stream=True) as response:
+        async with asyncio.timeout(20), door.post(stream=True) as response:
             events = await events_of(response)
         assert len(events) == 5  # All four, though together they took longer than the limit.
         assert error_of(events[-1])["code"] == "upstream_timeout"
