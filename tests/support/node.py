@@ -2,7 +2,9 @@
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import TypeVar
 
 import aiohttp
 
@@ -12,15 +14,26 @@ from schemas.documents import AssignedShard, Assignment, Genesis, NodeInfo, Shar
 from schemas.ids import LogId, NodeId, ReplicaId
 from services.fleet.state import FleetState
 from services.log import streams
-from services.log.connect import Connection, Message
+from services.log.connect import Connection, Message, Unavailable
 from services.log.snapshot import read_state
 from services.log.stored import Stored
 from services.log.write import Writer
 from tests.support.ports import free_port, free_range
 from tests.support.programs import Program
-from tests.support.waiting import until
+from tests.support.waiting import CAP_SECONDS, until
+
+T = TypeVar("T")
 
 NODE = NodeId("node-1")
+
+
+async def eventually(ask: Callable[[], Awaitable[T | None]]) -> T:
+    """The first answer that is one; fails after the cap."""
+    async with asyncio.timeout(CAP_SECONDS):
+        while True:
+            if (answer := await ask()) is not None:
+                return answer
+            await asyncio.sleep(0.02)
 
 
 class Orders:
@@ -82,7 +95,12 @@ class Orders:
 
     async def look(self) -> FleetState:
         """The whole state as it stands."""
-        found, _ = await read_state(self.connection)
+        while True:
+            try:
+                found, _ = await read_state(self.connection)
+                break
+            except Unavailable:  # NATS is being started again.
+                await asyncio.sleep(0.05)
         state = FleetState()
         for stored in sorted(found, key=_sequence):
             state.apply(stored.sequence, stored.subject, stored.payload)
@@ -91,18 +109,23 @@ class Orders:
 
     async def info(self) -> NodeInfo:
         """As soon as it stands there."""
-        while (held := (await self.look()).info(NODE)) is None:
-            await asyncio.sleep(0.02)
-        return held.document
+
+        async def found() -> NodeInfo | None:
+            held = (await self.look()).info(NODE)
+            return held.document if held else None
+
+        return await eventually(found)
 
     async def shard(self, phase: str, replica: str = "tiny-0-1", run: int = 0) -> ShardStatus:
         """Its document, once it has this phase, in this run or a later one."""
-        async with asyncio.timeout(60):
-            while True:
-                for held in (await self.look()).shards_of(ReplicaId(replica)):
-                    if held.document.phase == phase and held.document.run >= run:
-                        return held.document
-                await asyncio.sleep(0.02)
+
+        async def found() -> ShardStatus | None:
+            for held in (await self.look()).shards_of(ReplicaId(replica)):
+                if held.document.phase == phase and held.document.run >= run:
+                    return held.document
+            return None
+
+        return await eventually(found)
 
 
 def _sequence(stored: Stored) -> int:

@@ -13,11 +13,11 @@ import aiohttp
 import pytest_asyncio
 from msgspec.structs import replace
 
-from schemas.documents import AssignedShard, Gone
+from schemas.documents import AssignedShard, Gone, NodeInfo, ShardStatus
 from services.agent import proc
 from services.log.connect import Connection
 from tests.support.nats_server import NatsServer
-from tests.support.node import NODE, AgentProcess, Orders
+from tests.support.node import NODE, AgentProcess, Orders, eventually
 from tests.support.ports import free_port
 from tests.support.programs import ROOT
 from tests.support.shards import an_order, engines, kill_engines
@@ -101,10 +101,12 @@ async def test_what_is_absent_stops_and_its_slot_is_used_again(
     slots = {held.document.replica: key for key, held in orders.state.shards.items()}
     await orders.assign(second)
     subject = f"flotilla.log.s.node.node-1.shard.{slots[first.replica][1]}"
-    async with asyncio.timeout(60):
-        while subject not in (await orders.look()).gone:
-            await asyncio.sleep(0.02)
-    assert orders.state.gone[subject].document == Gone(id=first.replica)
+
+    async def gone() -> Gone | None:
+        held = (await orders.look()).gone.get(subject)
+        return held.document if held else None
+
+    assert await eventually(gone) == Gone(id=first.replica)
     assert await complete(second) == 200
     third = an_assigned(tiny_gguf, "tiny-2-1")
     await orders.assign(second, third)
@@ -123,13 +125,16 @@ async def test_engines_keep_their_pids_when_the_agent_is_killed(
     assert await complete(order) == 200
     old = (await orders.info()).incarnation
     agent.program.start()
-    async with asyncio.timeout(60):
-        while (info := await orders.info()).incarnation == old:
-            await asyncio.sleep(0.02)
+
+    async def described() -> NodeInfo | None:
+        return info if (info := await orders.info()).incarnation != old else None
+
+    async def reported() -> ShardStatus | None:
+        return shard if (shard := await orders.shard("ready")).incarnation != old else None
+
+    info = await eventually(described)
     assert [session.process for session in info.sessions] == [before.process]
-    async with asyncio.timeout(60):
-        while (shard := await orders.shard("ready")).incarnation == old:
-            await asyncio.sleep(0.02)
+    shard = await eventually(reported)
     assert (shard.process, shard.run, shard.attempt) == (before.process, 0, 1)
     assert await complete(order) == 200
 
@@ -174,6 +179,7 @@ async def test_acts_on_no_other_log_than_the_one_it_followed(
     await orders.end()
     nats.kill()
     shutil.rmtree(nats.directory / "store")
+    await until(lambda: not orders.connection.connected)
     nats.start()
     other = Orders(orders.connection, "f" * 32)
     await orders.connection.wait_connected()
@@ -283,11 +289,10 @@ async def test_stop_ends_engines_and_the_next_agent_starts_them(
 async def test_a_taken_admin_address_is_named(
     agent: AgentProcess, tmp_path: Path, nats: NatsServer
 ) -> None:
-    async def listens() -> bool:
-        return (await agent.readiness())[0] != 0
+    async def listens() -> int | None:
+        return (await agent.readiness())[0] or None
 
-    while not await listens():
-        await asyncio.sleep(0.02)
+    await eventually(listens)
     (tmp_path / "second").mkdir()
     second = AgentProcess(tmp_path / "second", nats.url, FLOTILLA_AGENT_LISTEN=agent.listen)
     second.program.start()
