@@ -14,10 +14,9 @@ from schemas.api import Accepted, ApplyCatalog, Fault, Frame, Refusal
 from schemas.documents import CatalogPointer, CatalogRevision, CommandRecord
 from schemas.ids import EventId, ModelName
 from services.control.current import next_revision
-from services.control.loop import Moment, Planned
-from services.control.seal import Envelope
+from services.control.drafts import Draft
+from services.control.moment import Moment, Planned
 from services.fleet.catalog import Catalog, CatalogFaults, from_yaml
-from services.log.append import Sealed
 
 
 class Actor(Struct, frozen=True):
@@ -44,7 +43,7 @@ def plan_apply(moment: Moment, request: ApplyCatalog, actor: Actor) -> Planned:
     made = from_yaml(request.source, request.file)
     refused = _refusal(moment, request, made)
     if refused is not None or isinstance(made, CatalogFaults):
-        return _refuse(moment.envelope, "apply", request.reason, actor, refused)
+        return _refuse("apply", request.reason, actor, refused)
     current = moment.current
     if not current.refused and current.revision and made.hash == current.catalog.hash:
         return Planned((), lambda sequence: _accepted(sequence, actor, current.revision, False))
@@ -93,33 +92,34 @@ def _vanishing(moment: Moment, made: Catalog) -> set[ModelName]:
 
 
 def _swap(moment: Moment, made: Catalog, reason: str, actor: Actor) -> Planned:
-    envelope = moment.envelope
     revision = next_revision(moment.state)
-    source = CatalogRevision(revision=revision, hash=made.hash, source=made.source())
-    pointer = CatalogPointer(revision=revision, hash=made.hash, author=actor.name, reason=reason)
-    events = [
-        envelope.seal(
-            subjects.catalog_revision(revision),
-            "catalog.stored",
-            source,
-            EventId(f"{actor.command}-revision"),
+    drafts = [
+        Draft(
+            subject=subjects.catalog_revision(revision),
+            type="catalog.stored",
+            document=CatalogRevision(revision=revision, hash=made.hash, source=made.source()),
+            id=EventId(f"{actor.command}-revision"),
             corr=actor.command,
         ),
-        envelope.seal(
-            subjects.CATALOG, "catalog.swapped", pointer, actor.command, corr=actor.command
+        Draft(
+            subject=subjects.CATALOG,
+            type="catalog.swapped",
+            document=CatalogPointer(
+                revision=revision, hash=made.hash, author=actor.name, reason=reason
+            ),
+            id=actor.command,
+            corr=actor.command,
         ),
-        _record(envelope, "apply", reason, actor, "accepted", f"revision {revision}"),
+        _record("apply", reason, actor, "accepted", f"revision {revision}"),
     ]
-    return Planned(events, lambda sequence: _accepted(sequence, actor, revision, True))
+    return Planned(drafts, lambda sequence: _accepted(sequence, actor, revision, True))
 
 
 def _accepted(sequence: int, actor: Actor, revision: int, changed: bool) -> Frame:
     return Accepted(as_of_seq=sequence, command=actor.command, revision=revision, changed=changed)
 
 
-def _refuse(
-    envelope: Envelope, verb: str, reason: str, actor: Actor, refused: No | None
-) -> Planned:
+def _refuse(verb: str, reason: str, actor: Actor, refused: No | None) -> Planned:
     no = refused or No("refused", "the command was refused")
 
     def answer(sequence: int) -> Frame:
@@ -133,17 +133,16 @@ def _refuse(
         )
 
     detail = f"{no.code}: {no.message}"
-    return Planned([_record(envelope, verb, reason, actor, "refused", detail)], answer)
+    return Planned([_record(verb, reason, actor, "refused", detail)], answer)
 
 
 def _record(
-    envelope: Envelope,
     verb: str,
     reason: str,
     actor: Actor,
     outcome: Literal["accepted", "refused"],
     detail: str,
-) -> Sealed:
+) -> Draft:
     document = CommandRecord(
         verb=verb,
         actor=actor.name,
@@ -153,10 +152,10 @@ def _record(
         outcome=outcome,
         detail=detail,
     )
-    return envelope.seal(
-        subjects.command(verb),
-        f"command.{outcome}",
-        document,
-        EventId(f"{actor.command}-record"),
+    return Draft(
+        subject=subjects.command(verb),
+        type=f"command.{outcome}",
+        document=document,
+        id=EventId(f"{actor.command}-record"),
         corr=actor.command,
     )

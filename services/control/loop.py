@@ -17,7 +17,7 @@ How it fails:
 import asyncio
 import secrets
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from time import monotonic, time  # noqa: TID251 - `time` for display before there is a log.
 
 import structlog
@@ -31,9 +31,10 @@ from schemas.ids import LogId
 from services.control.clock import Clock
 from services.control.current import Current, CurrentCatalog
 from services.control.damage import SeenFile, describe, judge, look
-from services.control.drafts import batches
+from services.control.drafts import Draft, batches
 from services.control.ears import Ears
 from services.control.leader import Leadership
+from services.control.moment import Moment, Plan
 from services.control.reconcile import Counts, decide
 from services.control.seal import Envelope
 from services.fleet.damage import Seen
@@ -55,24 +56,6 @@ RETRY_SECONDS = 0.2
 FORMAT = 1
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
-
-
-class Moment(Struct, frozen=True):
-    """What a command is planned on: one state, one catalog, one time."""
-
-    state: FleetState
-    current: Current
-    envelope: Envelope
-
-
-class Planned(Struct, frozen=True):
-    """What a command writes, and its answer once that stands in the log at a sequence."""
-
-    events: Sequence[Sealed]
-    answer: Callable[[int], Frame]
-
-
-Plan = Callable[[Moment], Planned]
 
 
 class NotLeading(Exception):
@@ -368,10 +351,14 @@ class Loop:
         self.tally.turn_seconds += monotonic() - began
         self.tally.counts = decision.counts
         for batch in batches(decision.drafts):
-            if not await self._append([envelope.draft(draft) for draft in batch]):
+            if not await self._write(envelope, batch):
                 return
-            for draft in batch:
-                log.info(draft.type, subject=draft.subject, event_id=draft.id)
+
+    async def _write(self, envelope: Envelope, batch: Sequence[Draft]) -> bool:
+        written = await self._append([envelope.draft(draft) for draft in batch])
+        for draft in batch if written else ():
+            log.info(draft.type, subject=draft.subject, event_id=draft.id)
+        return written
 
     async def _append(self, events: Sequence[Sealed]) -> bool:
         """Whether all of it stands in the log and in the state. The outcome is always known."""
@@ -400,8 +387,8 @@ class Loop:
         if answer.cancelled():
             return
         try:
-            planned = plan(Moment(self.state, self.current(), self._envelope()))
-            taken = not planned.events or await self._append(planned.events)
+            planned = plan(Moment(self.state, self.current()))
+            taken = not planned.drafts or await self._write(self._envelope(), planned.drafts)
         except asyncio.CancelledError:
             _fail(answer)
             raise

@@ -1,4 +1,4 @@
-"""Drafts and documents become events as they stand in the log. Pure."""
+"""Drafts and documents become events as they stand in the log."""
 
 from msgspec import Struct
 

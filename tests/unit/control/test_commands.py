@@ -1,13 +1,12 @@
 from schemas import codec, subjects
 from schemas.api import Accepted, ApplyCatalog, Refusal
 from schemas.documents import CatalogPointer, CatalogRevision, CommandRecord
-from schemas.ids import ControlId, EventId, ModelName
+from schemas.ids import EventId, ModelName
 from services.control.commands import Actor, plan_apply
 from services.control.current import CurrentCatalog
-from services.control.loop import Moment, Planned
-from services.control.seal import Envelope
-from services.log.append import Sealed
-from tests.builders import LOG_ID, NOW, Script, a_replica
+from services.control.drafts import Draft
+from services.control.moment import Moment, Planned
+from tests.builders import Script, a_replica
 
 ACTOR = Actor("ann", "127.0.0.1", EventId("command-1"))
 ONE = "models:\n  one: {engine: llamacpp, source: /models/one.gguf}\n"
@@ -25,41 +24,38 @@ class Log:
     def plan(self, request: ApplyCatalog) -> Planned:
         self.number += 1
         state = self.script.state
-        envelope = Envelope(
-            log=LOG_ID, control=ControlId("control-1"), now=NOW, seen=state.sequence, epoch=7
-        )
         actor = Actor(ACTOR.name, ACTOR.source, EventId(f"command-{self.number}"))
-        return plan_apply(Moment(state, self.catalog.read(state), envelope), request, actor)
+        return plan_apply(Moment(state, self.catalog.read(state)), request, actor)
 
     def apply(self, source: str, **options: object) -> Accepted | Refusal:
         planned = self.plan(ApplyCatalog(source=source, **options))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-        for event in planned.events:
-            sequence = len(self.script.log) + 1
-            self.script.log.append((sequence, event.subject, event.payload))
-            self.script.state.apply(sequence, event.subject, event.payload)
+        for draft in planned.drafts:
+            self.script.put(draft.subject, draft.document, kind=draft.type)
         answer = planned.answer(self.script.state.sequence)
         assert isinstance(answer, Accepted | Refusal)
         return answer
 
 
-def record(event: Sealed) -> CommandRecord:
-    return codec.decode(codec.decode_event(event.payload).data, CommandRecord)
+def record(draft: Draft) -> CommandRecord:
+    assert isinstance(draft.document, CommandRecord)
+    return draft.document
 
 
 # spec: C2 L1
 def test_an_apply_is_one_batch_of_revision_pointer_and_record() -> None:
     planned = Log().plan(ApplyCatalog(source=ONE, reason="first"))
-    assert [event.subject for event in planned.events] == [
+    assert [draft.subject for draft in planned.drafts] == [
         subjects.catalog_revision(1),
         subjects.CATALOG,
         subjects.command("apply"),
     ]
-    revision, pointer, told = planned.events
-    stored = codec.decode(codec.decode_event(revision.payload).data, CatalogRevision)
-    pointed = codec.decode(codec.decode_event(pointer.payload).data, CatalogPointer)
+    stored, pointed = planned.drafts[0].document, planned.drafts[1].document
+    assert isinstance(stored, CatalogRevision)
+    assert isinstance(pointed, CatalogPointer)
     assert (stored.revision, stored.hash) == (pointed.revision, pointed.hash)
     assert (pointed.author, pointed.reason) == ("ann", "first")
-    assert {codec.decode_event(event.payload).corr for event in planned.events} == {"command-1"}
+    assert {draft.corr for draft in planned.drafts} == {"command-1"}
+    told = planned.drafts[2]
     assert (record(told).outcome, record(told).actor, record(told).source) == (
         "accepted",
         "ann",
@@ -83,7 +79,7 @@ def test_the_same_content_changes_nothing() -> None:
     answer = log.apply("# a comment\n" + ONE)
     assert isinstance(answer, Accepted)
     assert (answer.revision, answer.changed) == (1, False)
-    assert log.plan(ApplyCatalog(source=ONE)).events == ()
+    assert log.plan(ApplyCatalog(source=ONE)).drafts == ()
 
 
 # spec: C1
@@ -95,7 +91,7 @@ def test_a_bad_catalog_is_refused_with_every_fault_and_recorded() -> None:
     assert answer.code == "bad_catalog"
     assert len(answer.faults) > 1
     assert {fault.file for fault in answer.faults} == {"f.yaml"}
-    (only,) = planned.events
+    (only,) = planned.drafts
     assert record(only).outcome == "refused"
 
 
