@@ -52,6 +52,7 @@ def parser() -> argparse.ArgumentParser:
     flags.add_argument("--api-key", action="append", default=[])
     flags.add_argument("--chat-template")
     flags.add_argument("--embeddings", "--embedding", action="store_true")
+    flags.add_argument("--pooling", choices=["none", "mean", "cls", "last", "rank"])
     flags.add_argument("--metrics", action="store_true")
     flags.add_argument("--slots", action=argparse.BooleanOptionalAction, default=True)
     flags.add_argument("--no-webui", action="store_true")
@@ -89,6 +90,9 @@ def _params(asked: argparse.Namespace) -> object:
         params.cpuparams_batch.n_threads = asked.threads_batch
     if asked.threads_http is not None:
         params.n_threads_http = asked.threads_http
+    if asked.pooling is not None:
+        pooling = f"LLAMA_POOLING_TYPE_{asked.pooling.upper()}"
+        params.pooling_type = getattr(xllamacpp.llama_pooling_type, pooling)
     if asked.chat_template is not None:
         params.chat_template = asked.chat_template
     return params

@@ -8,6 +8,7 @@ time; a signal is sent through a pidfd that was opened before the start time was
 import os
 import signal
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 from msgspec import Struct
@@ -38,6 +39,7 @@ class Stat(Struct, frozen=True):
         return self.state not in _DEAD
 
 
+@cache
 def boot_id() -> str:
     """Of this start of the machine."""
     return (PROC / "sys/kernel/random/boot_id").read_text().strip()

@@ -260,38 +260,37 @@ class Runner:
         await self._while_it_serves()
 
     async def _until_it_serves(self, running: Process) -> None:
-        launch, engine_output = (
-            self.life.order.launch,
-            EngineLog(self._log_path, self.life.log_start),
-        )
+        launch, output = self.life.order.launch, EngineLog(self._log_path, self.life.log_start)
         pause, done, told = FIRST_LOOK_SECONDS, 0, ""
         while self.life.phase in ("starting", "loading"):
-            text = engine_output.fresh()
+            text = output.fresh()
             reached = progress(lines(text, self._secrets), self._adapter.steps)
             health = await probe.health(self._host.http, launch, self._adapter)
             if reached is None and health == "loading" and self.life.progress is None:
                 reached = Progress(step="loading")
             work = proc.work_done([running.engine.pid])
+            if health == "ready":
+                reason = await self._fault(running)
+                if not reason:
+                    self.send(shard.Answered())
+                    return
+                reached = Progress(step=f"not ready: {reason}") if reason != told else None
+                told, text = reason, ""  # What it logs now is our own asking.
             if reached is not None or text or work > done:
                 self.send(shard.Moved(reached))
             done = max(done, work)
-            if health == "ready" and (told := await self._ready(running, told)) == "":
-                self.send(shard.Answered())
-                return
             await asyncio.sleep(pause)
             pause = min(pause * 1.3, LONGEST_LOOK_SECONDS)
 
-    async def _ready(self, running: Process, told: str) -> str:
+    async def _fault(self, running: Process) -> str:
         """Empty: the right model answered, and the process that listens there is ours."""
         reason = await probe.fault(self._host.http, self.life.order.launch)
-        if not reason:
-            session = proc.members(running.leader, self._mark())
-            port = self.life.order.launch.port
-            ours = proc.listens([member.pid for member in session], port)
-            reason = "" if ours else f"port {port} belongs to another process"
-        if reason and reason != told:
-            log.warning("shard.not_ready", replica=self.life.replica, reason=reason)
-        return reason
+        if reason:
+            return "".join(lines(reason, self._secrets))
+        session = proc.members(running.leader, self._mark())
+        port = self.life.order.launch.port
+        ours = proc.listens([member.pid for member in session], port)
+        return "" if ours else f"port {port} belongs to another process"
 
     async def _while_it_serves(self) -> None:
         """Only the end of the engine ends it: a drain goes on while it is `ready`."""

@@ -428,7 +428,9 @@ def _exited(life: Life, error: LastError, rules: Rules) -> Outcome:
     ended = replace(life, exit_code=error.exit_code)
     if life.order.goal == "drain":
         return _stopped(replace(ended, error=error), rules.now)
-    return _fail(ended, life.condemned or error, rules)
+    if life.condemned is not None:
+        error = replace(life.condemned, exit_code=error.exit_code, log=error.log)
+    return _fail(ended, error, rules)
 
 
 def _looked(life: Life, rules: Rules, *, busy: bool | None) -> Outcome:
@@ -449,7 +451,8 @@ def _stalled(life: Life, now: float) -> Outcome:
     stall = life.order.launch.stall_seconds
     if stall is None or life.condemned is not None or now < life.moved_at + stall:
         return life, ()
-    message = f"no step, percent or byte for {stall:g} s while {life.phase}"
+    at = f" ({life.progress.step})" if life.progress else ""
+    message = f"no step, percent or byte for {stall:g} s while {life.phase}{at}"
     return _condemn(life, LastError(failure="start_timeout", message=message))
 
 

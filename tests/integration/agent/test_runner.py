@@ -16,7 +16,7 @@ import pytest
 import pytest_asyncio
 from msgspec.structs import replace
 
-from schemas.documents import ProcessIdentity, SecretRef
+from schemas.documents import ProcessIdentity, Progress, SecretRef
 from services.agent import proc, shard
 from services.agent.sessions import end, orphans, stop_all
 from tests.support.ports import free_port
@@ -68,12 +68,11 @@ async def test_a_drain_waits_for_a_running_stream(one: OneShard, tiny_gguf: Path
     order = an_order(str(tiny_gguf), free_port(), args={"ctx-size": "32768"})
     one.start(order)
     await one.until_phase("ready")
-    request = asyncio.ensure_future(complete(one, 6000))
+    requests = [asyncio.ensure_future(complete(one, 6000)) for _ in range(8)]
     await one.until(lambda: one.runner is not None and (one.runner.load.running or 0) > 0)
     one.send(shard.Ordered(drained(order)))
     await one.until(lambda: one.life.phase != "ready")
-    assert request.done()
-    assert request.result() == 200
+    assert [request.done() and request.result() for request in requests] == [200] * 8
     await one.until_phase("stopped")
 
 
@@ -82,7 +81,7 @@ async def test_a_drain_ends_at_its_deadline_even_when_busy(one: OneShard, tiny_g
     order = an_order(str(tiny_gguf), free_port(), args={"ctx-size": "32768"})
     one.start(order)
     await one.until_phase("ready")
-    requests = [asyncio.ensure_future(complete(one, 8000)) for _ in range(12)]
+    requests = [asyncio.ensure_future(complete(one, 6000)) for _ in range(8)]
     await one.until(lambda: one.runner is not None and (one.runner.load.running or 0) > 0)
     one.send(shard.Ordered(drained(order, "2026-01-01T00:00:00Z")))
     await one.until(lambda: one.life.phase in ("stopping", "stopped"))
@@ -284,16 +283,33 @@ async def test_a_stranger_on_the_port_makes_no_shard_ready(one: OneShard, tiny_g
         process = shard.Process(leader=identity, engine=identity)
         one.store.save(replace(life, process=process))
         one.resume()
-        await one.until(lambda: one.told)
+        await one.until_phase("loading")
         assert await complete(one) == 200
-        await asyncio.sleep(1)
-        assert one.life.phase in ("starting", "loading")
+        assert one.life.progress == Progress(
+            step=f"not ready: port {port} belongs to another process"
+        )
         sleeper.kill()
         await one.until_phase("failed")
         sleeper.wait()
     finally:
         other.kill()
         await other.wait()
+
+
+async def test_one_that_answers_no_real_request_is_not_ready(
+    one: OneShard, tiny_gguf: Path
+) -> None:  # spec: A3
+    order = an_order(str(tiny_gguf), free_port())
+    one.start(replace(order, launch=replace(order.launch, task="embed")))
+    await one.until(lambda: one.told and one.life.progress and "Pooling" in one.life.progress.step)
+    assert one.life.phase == "loading"
+
+
+async def test_an_embedder_becomes_ready_by_an_embedding(one: OneShard, tiny_gguf: Path) -> None:
+    # spec: A2
+    order = an_order(str(tiny_gguf), free_port(), args={"pooling": "mean"})
+    one.start(replace(order, launch=replace(order.launch, task="embed")))
+    await one.until_phase("ready")
 
 
 async def test_a_secret_reaches_the_engine_and_nothing_else(

@@ -280,8 +280,9 @@ def test_a_living_process_that_serves_nobody_is_killed_and_restarted() -> None:
     dead = LastError(failure="engine_dead", message="serves nobody")
     condemned, actions = step(READY, Unhealthy(dead), rules())
     assert actions == ("kill",)
-    failed = lived(Exited(CRASH), life=condemned)
-    assert (failed.phase, failed.error) == ("failed", dead)
+    failed = lived(Exited(replace(CRASH, log="last words")), life=condemned)
+    assert failed.phase == "failed"
+    assert failed.error == replace(dead, exit_code=-9, log="last words")
 
 
 def test_parked_starts_again_without_a_failure() -> None:  # spec: O7
