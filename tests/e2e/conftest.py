@@ -18,6 +18,7 @@ async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
         made.add_node("node-1")
         made.add_node("node-2")
         await made.until_up()
+        await made.until_nodes("node-1", "node-2")
         yield made
 
 

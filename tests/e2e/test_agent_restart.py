@@ -2,7 +2,7 @@ from typing import Any
 
 from tests.support.fleet import Fleet
 from tests.support.load import streaming
-from tests.support.waiting import until
+from tests.support.waiting import eventually
 
 
 async def test_kill_nine_of_an_agent_leaves_its_engines_serving_and_the_next_one_adopts_them(
@@ -24,7 +24,7 @@ async def test_kill_nine_of_an_agent_leaves_its_engines_serving_and_the_next_one
             )
             return info["document"] if info and info["document"].get("sessions") else None
 
-        info = await until(adopted, "the new agent reports the session that it found")
+        info = await eventually(adopted, "the new agent reports the session that it found")
         await load.more(20)
     assert load.failures() == {}
     assert await fleet.engine_pids() == pids

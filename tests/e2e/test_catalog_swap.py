@@ -5,7 +5,7 @@ import aiohttp
 
 from tests.support.fleet import Fleet, catalog_of, tiny_entry
 from tests.support.load import Load, streaming
-from tests.support.waiting import until
+from tests.support.waiting import eventually
 
 
 async def listed(fleet: Fleet) -> list[str]:
@@ -47,7 +47,7 @@ async def test_a_model_is_added_and_removed_while_others_stream(
             answer = await fleet.ask("models")
             return answer is not None and [m["model"] for m in answer["items"]] == ["tiny"]
 
-        await until(torn_down, "no trace of `second`")
+        await eventually(torn_down, "no trace of `second`")
         assert await listed(fleet) == ["tiny"]
         async with fleet.http.post(
             f"{fleet.base_url()}/chat/completions", json={"model": "second", "messages": []}
@@ -67,13 +67,13 @@ async def test_a_request_in_flight_ends_under_the_catalog_it_began_with(
     load = Load(fleet.base_url(), "going")
     async with aiohttp.ClientSession() as session, asyncio.TaskGroup() as group:
         long = group.create_task(load.request(session, max_tokens=1500))
-        await until(lambda: has_bytes(load), "the long stream has begun", pause=0.005)
+        await eventually(lambda: has_bytes(load), "the long stream has begun", pause_seconds=0.005)
         await fleet.apply(catalog_of(tiny_entry("tiny", tiny_gguf)), prune=("going",))
 
         async def unknown() -> bool:
             return (await load.request(session, max_tokens=1)).detail.startswith("404")
 
-        await until(unknown, "the name has left the router")
+        await eventually(unknown, "the name has left the router")
         assert not long.done(), "the long stream ended too early to show anything"
     assert long.result().kind == "ok", long.result()
 
@@ -90,9 +90,9 @@ async def test_replicas_zero_keeps_the_entry_and_answers_stopped(
             outcome = await load.request(session, max_tokens=1)
             return outcome.detail.startswith("503") and "model_stopped" in outcome.detail
 
-        await until(stopped, "503 model_stopped")
+        await eventually(stopped, "503 model_stopped")
     assert await listed(fleet) == ["tiny"]
-    await until(lambda: no_engines(fleet), "all engines are stopped")
+    await eventually(lambda: no_engines(fleet), "all engines are stopped")
 
 
 async def has_bytes(load: Load) -> bool:

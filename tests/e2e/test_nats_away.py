@@ -3,7 +3,7 @@ from typing import Any
 
 from tests.support.fleet import Fleet
 from tests.support.load import streaming
-from tests.support.waiting import until
+from tests.support.waiting import eventually
 
 AWAY_SECONDS = 20
 
@@ -25,7 +25,7 @@ async def test_nats_away_under_load_loses_nothing(serving: Fleet) -> None:  # sp
             await load.more(5)
         assert load.failures() == {}
         fleet.nats.start()
-        await until(lambda: all_routers_current(fleet), "the router beats again")
+        await eventually(lambda: all_routers_current(fleet), "the router beats again")
         await load.more(20)
     assert router.running
     assert load.failures() == {}
@@ -47,7 +47,7 @@ async def test_a_router_restarted_while_nats_is_away_serves_from_its_disk_copy(
         await load.at_least(40)
     assert load.failures() == {}
     fleet.nats.start()
-    await until(lambda: all_routers_current(fleet), "the router beats again")
+    await eventually(lambda: all_routers_current(fleet), "the router beats again")
 
 
 async def all_routers_current(fleet: Fleet) -> bool:

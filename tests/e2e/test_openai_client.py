@@ -1,3 +1,5 @@
+from collections.abc import AsyncIterator
+
 import openai
 import pytest
 
@@ -5,8 +7,10 @@ from tests.support.fleet import Fleet
 
 
 @pytest.fixture
-async def client(serving: Fleet) -> openai.AsyncOpenAI:
-    return openai.AsyncOpenAI(base_url=serving.base_url(), api_key="unused", max_retries=0)
+async def client(serving: Fleet) -> AsyncIterator[openai.AsyncOpenAI]:
+    base = serving.base_url()
+    async with openai.AsyncOpenAI(base_url=base, api_key="unused", max_retries=0) as made:
+        yield made
 
 
 async def test_the_official_client_is_served_by_the_real_engine(

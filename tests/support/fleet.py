@@ -13,7 +13,7 @@ import aiohttp
 from tests.support.nats_server import NatsServer
 from tests.support.ports import free_ports, free_range
 from tests.support.programs import Program
-from tests.support.waiting import until
+from tests.support.waiting import eventually
 
 ENGINE_MARK = b"FLOTILLA_REPLICA="
 
@@ -160,7 +160,16 @@ class Fleet:
             answer = await self.ask("status", control)
             return bool(answer and answer["leading"])
 
-        await until(leading, f"{control} leads")
+        await eventually(leading, f"{control} leads")
+
+    async def until_nodes(self, *names: str) -> None:
+        """Until these nodes have registered."""
+
+        async def registered() -> bool:
+            answer = await self.ask("nodes")
+            return answer is not None and {row["node"] for row in answer["items"]} == set(names)
+
+        await eventually(registered, f"nodes {names} are registered")
 
     async def until_ready(self, model: str, count: int, cap: float = 60.0) -> list[dict[str, Any]]:
         """Until `count` replicas of the model are ready and routed; their rows."""
@@ -174,7 +183,7 @@ class Fleet:
             ]
             return rows if len(rows) == count else None
 
-        return await until(ready, f"{count} ready replicas of {model}", cap)
+        return await eventually(ready, f"{count} ready replicas of {model}", cap)
 
     async def until_served(self, model: str, router: str = "router-1") -> None:
         """Until the router answers for the model."""
@@ -189,7 +198,7 @@ class Fleet:
             except (aiohttp.ClientError, OSError, TimeoutError):
                 return False
 
-        await until(served, f"{router} serves {model}")
+        await eventually(served, f"{router} serves {model}")
 
     async def engine_pids(self) -> dict[str, int]:
         """Pid of each live shard's engine, by replica, as the agents reported it."""

@@ -3,13 +3,13 @@
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import aiohttp
 
-from tests.support.waiting import until
+from tests.support.waiting import eventually
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Load:
         async def enough() -> bool:
             return len(self.outcomes) >= requests
 
-        await until(enough, f"{requests} requests", cap=120, pause=0.02)
+        await eventually(enough, f"{requests} requests", 120, 0.02)
 
     async def more(self, requests: int) -> None:
         """Wait until so many more requests have ended."""
@@ -97,7 +97,7 @@ class Load:
 @asynccontextmanager
 async def streaming(
     base_url: str, model: str, clients: int = 4, max_tokens: int = 24
-) -> AsyncIterator[Load]:
+) -> AsyncGenerator[Load]:
     """`clients` streams without pause until the block ends; the last ones run to their end."""
     load, stop = Load(base_url, model, max_tokens), asyncio.Event()
     async with asyncio.TaskGroup() as group:
