@@ -381,7 +381,9 @@ def _ordered_alive(life: Life, order: AssignedShard, rules: Rules) -> Outcome:
     told = replace(life, wanted=True, order=replace(order, launch=life.order.launch))
     if order.goal == "drain" and life.phase != "ready":
         return _stop(told, rules)  # It serves nobody yet.
-    return replace(told, idle_looks=0), ()
+    if order.goal != life.order.goal:
+        told = replace(told, idle_looks=0)
+    return told, ()
 
 
 def _ordered_failed(life: Life, order: AssignedShard, now: float) -> Outcome:

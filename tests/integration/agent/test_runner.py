@@ -39,6 +39,19 @@ async def complete(one: OneShard, tokens: int = 1) -> int:
         return answer.status
 
 
+async def busy(one: OneShard) -> list[asyncio.Task[int]]:
+    """Requests under way, enough for the agent to have seen one, on a fast machine and on a slow one."""
+    requests: list[asyncio.Task[int]] = []
+
+    def seen() -> bool:
+        if all(request.done() for request in requests[-2:]):
+            requests.extend(asyncio.ensure_future(complete(one, 2000)) for _ in range(2))
+        return one.runner is not None and bool(one.runner.load.running)
+
+    await one.until(seen)
+    return requests
+
+
 async def test_a_shard_becomes_ready_by_a_real_answer(one: OneShard, tiny_gguf: Path) -> None:
     # spec: A2 A3
     one.start(an_order(str(tiny_gguf), free_port()))
@@ -68,11 +81,10 @@ async def test_a_drain_waits_for_a_running_stream(one: OneShard, tiny_gguf: Path
     order = an_order(str(tiny_gguf), free_port(), args={"ctx-size": "32768"})
     one.start(order)
     await one.until_phase("ready")
-    requests = [asyncio.ensure_future(complete(one, 6000)) for _ in range(8)]
-    await one.until(lambda: one.runner is not None and (one.runner.load.running or 0) > 0)
+    requests = await busy(one)
     one.send(shard.Ordered(drained(order)))
     await one.until(lambda: one.life.phase != "ready")
-    assert [request.done() and request.result() for request in requests] == [200] * 8
+    assert all(request.done() and request.result() == 200 for request in requests)
     await one.until_phase("stopped")
 
 
@@ -81,8 +93,7 @@ async def test_a_drain_ends_at_its_deadline_even_when_busy(one: OneShard, tiny_g
     order = an_order(str(tiny_gguf), free_port(), args={"ctx-size": "32768"})
     one.start(order)
     await one.until_phase("ready")
-    requests = [asyncio.ensure_future(complete(one, 6000)) for _ in range(8)]
-    await one.until(lambda: one.runner is not None and (one.runner.load.running or 0) > 0)
+    requests = await busy(one)
     one.send(shard.Ordered(drained(order, "2026-01-01T00:00:00Z")))
     await one.until(lambda: one.life.phase in ("stopping", "stopped"))
     assert not all(request.done() for request in requests)

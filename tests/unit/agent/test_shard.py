@@ -164,7 +164,9 @@ def test_a_stop_tells_the_engine_and_then_kills_its_session() -> None:  # spec: 
     assert acted(READY, Dropped()) == ("stopping", ("terminate",))
     assert wake_at(STOPPING) == 108.0
     assert acted(STOPPING, Ticked(), 107.9) == ("stopping", ())
-    assert acted(STOPPING, Ticked(), 108.0) == ("stopping", ("kill",))
+    killing, actions = step(STOPPING, Ticked(), rules(108.0))
+    assert (killing.phase, actions) == ("stopping", ("kill",))
+    assert wake_at(killing) is None
 
 
 def test_a_load_that_may_ignore_a_stop_is_killed_at_once() -> None:
@@ -191,6 +193,18 @@ def test_a_newer_attempt_starts_when_the_old_one_is_gone() -> None:
     assert (after.phase, after.order, after.run, actions) == ("starting", newer, 0, ("start",))
 
 
+def test_a_newer_attempt_waits_for_a_stop_under_way() -> None:
+    newer = replace(ORDER, attempt=2)
+    after, actions = step(lived(Ordered(newer), life=STOPPING), Exited(CLEAN), rules())
+    assert (after.order, actions) == (newer, ("start",))
+
+
+def test_the_error_stays_over_attempts_too() -> None:  # spec: A3
+    newer = lived(Ordered(replace(ORDER, attempt=2)), life=FAILED)
+    assert (newer.error, newer.failures) == (CRASH, 0)
+    assert lived(STARTED, Answered(), life=newer).error is None
+
+
 def test_a_newer_attempt_that_is_dropped_meanwhile_does_not_start() -> None:
     newer = replace(ORDER, attempt=2)
     after = lived(Ordered(newer), Dropped(), Exited(CLEAN), life=READY)
@@ -200,7 +214,7 @@ def test_a_newer_attempt_that_is_dropped_meanwhile_does_not_start() -> None:
 def test_an_older_attempt_is_nobodys_order() -> None:
     newer = begin(replace(ORDER, attempt=2), 0, 100.0)[0]
     for life in (lived(STARTED, Answered(), life=newer), lived(Refused(CRASH), life=newer)):
-        assert acted(life, Ordered(ORDER))[1] == ()
+        assert step(life, Ordered(ORDER), rules()) == (life, ())
 
 
 def test_another_launch_of_the_same_attempt_disturbs_nothing_that_runs() -> None:
@@ -221,6 +235,16 @@ def test_a_drain_ends_after_two_idle_looks() -> None:  # spec: R7
 def test_looks_from_before_the_drain_do_not_count() -> None:  # spec: R7
     idle = lived(Looked(busy=False), Looked(busy=False), Ordered(DRAIN), life=READY)
     assert acted(idle, Looked(busy=False)) == ("ready", ())
+
+
+def test_looks_of_a_drain_called_off_do_not_count_for_the_next() -> None:  # spec: R7
+    again = lived(Ordered(DRAIN), Looked(busy=False), Ordered(ORDER), Ordered(DRAIN), life=READY)
+    assert acted(again, Looked(busy=False)) == ("ready", ())
+
+
+def test_the_same_order_again_delays_no_drain() -> None:  # spec: R7
+    again = lived(Ordered(DRAIN), Looked(busy=False), Ordered(DRAIN), life=READY)
+    assert acted(again, Looked(busy=False)) == ("stopping", ("terminate",))
 
 
 def test_a_drain_ends_at_its_deadline() -> None:  # spec: R5
