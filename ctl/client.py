@@ -6,6 +6,7 @@ import http.client
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Generic, TypeVar
 from urllib.parse import quote, urlsplit
 
@@ -42,9 +43,11 @@ class _Reply:
 class Client:
     """One server, one token. Every failure leaves as a `Failure` with its exit code."""
 
-    def __init__(self, server: str, token: str | None) -> None:
+    def __init__(self, server: str, token: str | None, token_place: str = "") -> None:
         self.server = server.rstrip("/")
         self._token = token
+        self._token_place = token_place
+        """Where it was looked for; told when the server does not accept it."""
 
     def ask(
         self,
@@ -81,6 +84,8 @@ class Client:
             connection.close()
 
     def _read(self, route: Route, kind: type[F], reply: _Reply) -> Answer[F]:
+        if reply.status == HTTPStatus.UNAUTHORIZED:
+            raise self._not_let_in()
         if reply.status >= 300:
             raise _refused(self.server, route, reply)
         try:
@@ -93,6 +98,16 @@ class Client:
                 why=f"{error}; is that address a Flotilla control service?",
                 steps=["flotilla version"],
             ) from error
+
+    def _not_let_in(self) -> Failure:
+        place = self._token_place or "the token file"
+        return Failure(
+            Exit.UNREACHABLE,
+            "unauthorized",
+            f"{self.server} asks for a token that it knows",
+            why=f"{place} holds another one" if self._token else f"there is no {place}",
+            steps=["flotilla status --token-file FILE"],
+        )
 
 
 def _connect(server: str) -> http.client.HTTPConnection:
@@ -140,7 +155,6 @@ def _words(error: Exception) -> str:
 
 _EXITS = {
     400: Exit.USAGE,
-    401: Exit.UNREACHABLE,
     403: Exit.UNREACHABLE,
     404: Exit.NOT_FOUND,
     409: Exit.REFUSED,

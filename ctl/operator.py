@@ -25,7 +25,7 @@ class Operator:
 
     def client(self) -> Client:
         """No token file: no token is sent, and the server says whether it wants one."""
-        return Client(self.server, read_token(self.token_file))
+        return Client(self.server, read_token(self.token_file), str(self.token_file))
 
     @property
     def wide(self) -> bool:

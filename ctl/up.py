@@ -6,42 +6,25 @@ same data folder takes them over. State, ports and placements are those of the t
 
 import time
 from pathlib import Path
-from typing import TypeVar
 
 import click
 
-from ctl.client import Client
-from ctl.demo import check_model, demo_catalog
-from ctl.failure import Exit, Failure
-from ctl.first_answer import answers
+from ctl.demo import check_model
+from ctl.failure import Exit
+from ctl.first_answer import FirstAnswer
 from ctl.fleet_here import FleetHere, Stopped, locked
 from ctl.progress import Progress
 from ctl.remembered import remember
 from ctl.render import result, stderr_is_live
 from ctl.supervise import end_leftovers, watch_signals
-from ctl.token import made_by_control, read_token
 from ctl.up_plan import Plan, check_ports, programs, write_files
 from ctl.up_settings import options, planned
 from ctl.up_stop import stop_everything
+from ctl.up_waiting import Fleet, Waiting
 from ctl.welcome import welcome
-from schemas.api import (
-    Accepted,
-    ApplyCatalog,
-    Frame,
-    ModelList,
-    ModelRow,
-    ReplicaList,
-    ReplicaRow,
-    Status,
-)
+from schemas.api import Status
 
 LEFTOVER_SECONDS = 5.0
-QUIET = {"ready", "stopped"}
-TROUBLED = {"degraded", "failed", "pending"}
-TROUBLE_SECONDS = 15.0
-"""A model in trouble for so long is told about instead of waited for."""
-
-F = TypeVar("F", bound=Frame)
 
 
 @click.command(params=options())
@@ -67,111 +50,44 @@ def run(plan: Plan) -> int:
         write_files(plan)
         remember(plan.data, plan.ports)
         watch_signals()
-        fleet = FleetHere(programs(plan), progress)
+        here = FleetHere(programs(plan), progress)
         try:
-            _start(plan, fleet, began)
+            _start(plan, here, began)
             while True:
-                fleet.turn(seconds=5.0)
+                here.turn(seconds=5.0)
         except Stopped:
             return Exit.YES
         finally:
-            stop_everything(plan, fleet)
+            stop_everything(plan, here)
 
 
-def _start(plan: Plan, fleet: FleetHere, began: float) -> None:
+def _start(plan: Plan, here: FleetHere, began: float) -> None:
     """Everything at once: the programs wait for one another themselves."""
-    api = _Api(plan)
-    fleet.progress.step("starting nats-server, control, router and agent …")
-    status = fleet.until(api.leading)
-    expected = _apply_first(plan, api) if not status.catalog_revision else None
-    if expected is None and plan.model:
-        fleet.progress.line(
-            f"--model is for the first catalog only; r{status.catalog_revision} stays current"
-        )
-    waiting = _Waiting(api, fleet.progress, expected)
-    models = fleet.until(waiting.settled)
-    ready = [row.model for row in models if row.ready]
-    if ready:
-        fleet.progress.step(f"{ready[0]}: asking for a first answer …")
-        fleet.until(lambda: answers(plan.ports.router, ready[0]))
-    fleet.progress.done()
-    fleet.starting = False
+    fleet, progress = Fleet(plan), here.progress
+    progress.step("starting nats-server, control, router and agent …")
+    status = here.until(fleet.leading)
+    if status.damage:
+        progress.line(f"damaged: {status.damage.reason}")
+        progress.line("what runs goes on, and nothing is decided; see flotilla status")
+        here.starting = False
+        return
+    waiting = Waiting(fleet, progress, _first_model(plan, here, fleet, status))
+    models = here.until(waiting.settled)
+    if ready := [row.model for row in models if row.ready]:
+        progress.step(f"{ready[0]}: asking for a first answer …")
+        if not here.until(FirstAnswer(plan.ports.router, ready[0]).came):
+            models = here.until(waiting.settled)  # What was ready before the last stop is not now.
+    progress.done()
+    here.starting = False
     result(welcome(plan, models, time.monotonic() - began))
 
 
-class _Api:
-    """The management API while it may not be there yet: None stands for any failure to answer."""
-
-    def __init__(self, plan: Plan) -> None:
-        self._plan = plan
-
-    def client(self) -> Client:
-        """Control makes the token at its first start, so the file is read anew each time."""
-        return Client(self._plan.control_url, read_token(made_by_control(self._plan.data)))
-
-    def leading(self) -> Status | None:
-        """The status, once somebody leads."""
-        status = self.ask("status", Status)
-        return status if status is not None and status.leading else None
-
-    def ask(self, name: str, kind: type[F]) -> F | None:
-        """An answer, or None."""
-        try:
-            return self.client().ask(name, kind).frame
-        except Failure:
-            return None
-
-
-class _Waiting:
-    """Waits for models to be ready, or to be in a trouble that time alone does not mend."""
-
-    def __init__(self, api: _Api, progress: Progress, expected: str | None) -> None:
-        self._api = api
-        self._progress = progress
-        self._expected = expected
-        self._trouble_since: float | None = None
-
-    def settled(self) -> tuple[ModelRow, ...] | None:
-        """The models, or None while waiting makes sense; tells how far they are."""
-        models, replicas = (
-            self._api.ask("models", ModelList),
-            self._api.ask("replicas", ReplicaList),
+def _first_model(plan: Plan, here: FleetHere, fleet: Fleet, status: Status) -> str:
+    """What the first catalog serves; empty: there is a catalog already."""
+    if not status.catalog_revision:
+        return here.until(fleet.apply_first)
+    if plan.model:
+        here.progress.line(
+            f"--model is for the first catalog only; r{status.catalog_revision} stays current"
         )
-        if models is None or replicas is None:
-            return None
-        conditions = {row.condition for row in models.items}
-        if self._expected and all(row.model != self._expected for row in models.items):
-            return None
-        if conditions <= QUIET or (conditions <= QUIET | TROUBLED and self._lasts()):
-            return models.items
-        if not conditions <= QUIET | TROUBLED:
-            self._trouble_since = None
-        told = [_loading(row) for row in replicas.items if row.phase != "ready"]
-        if told or not replicas.items:
-            self._progress.step(", ".join(told) or "looking for a place …")
-        return None
-
-    def _lasts(self) -> bool:
-        """Whether the trouble has been there for long; a node may still be on its way."""
-        if self._trouble_since is None:
-            self._trouble_since = time.monotonic()
-        return time.monotonic() - self._trouble_since >= TROUBLE_SECONDS
-
-
-def _apply_first(plan: Plan, api: _Api) -> str:
-    """Returns the name of its model."""
-    source, name = demo_catalog(plan.model)
-    request = ApplyCatalog(
-        source=source, file="first.yaml", if_revision=0, reason=f"first catalog: {name}"
-    )
-    api.client().ask("apply", Accepted, request=request)
-    return name
-
-
-def _loading(row: ReplicaRow) -> str:
-    steps = [shard.progress for shard in row.shards if shard.progress is not None]
-    if not steps:
-        return f"{row.model}: {row.phase} …"
-    percent = steps[0].percent
-    how_far = f" {percent:.0f}%" if percent is not None else ""
-    return f"{row.model}: {steps[0].step}{how_far} …"
+    return ""

@@ -58,7 +58,6 @@ def test_a_name_in_a_path_cannot_leave_its_segment() -> None:
     ("status", "exit_code"),
     [
         (400, Exit.USAGE),
-        (401, Exit.UNREACHABLE),
         (403, Exit.UNREACHABLE),
         (404, Exit.NOT_FOUND),
         (409, Exit.REFUSED),
@@ -74,6 +73,15 @@ def test_a_refusal_keeps_its_words_and_gives_its_exit_code(status: int, exit_cod
     assert failure.lines()[1] == "error: no [some_code]"
     assert failure.why == "because"
     assert failure.steps == ("flotilla status",)
+
+
+@pytest.mark.parametrize("token", [None, "wrong"])
+def test_who_is_not_let_in_is_told_where_the_token_was_looked_for(token: str | None) -> None:
+    with answering(401, refusal("unauthorized")) as server:
+        failure = failure_of(Client(server.url, token, "/etc/flotilla.token"))
+    assert (failure.exit_code, failure.code) == (Exit.UNREACHABLE, "unauthorized")
+    assert "/etc/flotilla.token" in failure.why
+    assert failure.why.startswith("there is no") == (token is None)
 
 
 def test_a_standby_sends_a_write_on_to_the_leader_with_the_token() -> None:

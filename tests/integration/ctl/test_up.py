@@ -3,6 +3,8 @@
 import http.client
 import json
 import os
+import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -19,6 +21,7 @@ from tests.support.ports import free_ports, free_range
 from tests.support.tiny_gguf import tiny_gguf as tiny_gguf
 
 BIN = Path(sys.executable).parent
+CASES = Path(__file__).parents[2] / "data" / "catalogs"
 CAP_SECONDS = 120.0
 STOP_SECONDS = 15.0
 T = TypeVar("T")
@@ -159,6 +162,44 @@ def test_up_serves_a_model_and_ctrl_c_leaves_nothing(up: Up) -> None:  # spec: O
     assert up.processes() == {}
 
 
+def test_an_operators_day_at_a_real_control(up: Up, tmp_path: Path) -> None:
+    # spec: C1, C7, C9, O3, P6
+    up.start()
+    up.until_told("Ctrl-C stops everything")
+
+    shown = up.flotilla("catalog", "show")
+    same = tmp_path / "same.yaml"
+    same.write_text(shown.stdout)
+    again = up.flotilla("catalog", "apply", str(same))
+    assert (again.returncode, again.stdout) == (0, "unchanged: this is catalog r1 already\n")
+
+    for case in ("CC-01", "CC-03", "CC-05", "HR-01-half"):
+        bad = up.flotilla("catalog", "apply", str(CASES / f"{case}.yaml"))
+        assert bad.returncode == Exit.USAGE
+        assert f"{case}.yaml:" in bad.stderr
+        assert "hint: " in bad.stderr
+    assert up.ask("status")["catalogRevision"] == 1
+
+    other = tmp_path / "other.yaml"
+    other.write_text(shown.stdout.replace("tiny:", "small:"))
+    refused = up.flotilla("catalog", "apply", str(other))
+    assert refused.returncode == Exit.REFUSED
+    (step,) = re.findall(r"next: (?:uv run )?flotilla (.*)", refused.stderr)
+    assert step == f"catalog apply {other} --prune tiny"
+    late = up.flotilla(*step.split(), "--if-revision", "7")
+    assert (late.returncode, "[revision_changed]" in late.stderr) == (Exit.REFUSED, True)
+    assert up.flotilla(*step.split(), "--reason", "renamed").returncode == Exit.YES
+    assert up.ask("status")["catalogRevision"] == 2
+
+    assert up.flotilla("explain-placement", "small").returncode == Exit.YES
+    unknown = up.flotilla("explain-placement", "smal")
+    assert (unknown.returncode, "[no_such_model]" in unknown.stderr) == (Exit.NOT_FOUND, True)
+    stranger = tmp_path / "token"
+    stranger.write_text("guessed")
+    locked_out = up.flotilla("status", "--token-file", str(stranger))
+    assert (locked_out.returncode, str(stranger) in locked_out.stderr) == (Exit.UNREACHABLE, True)
+
+
 def test_up_again_goes_on_where_it_was(up: Up) -> None:  # spec: O7
     up.start()
     up.until_told("Ctrl-C stops everything")
@@ -204,6 +245,21 @@ def test_a_program_that_dies_is_started_again(up: Up) -> None:
             return False
 
     until(back, "the router is back")
+
+
+def test_a_log_that_was_wiped_is_told_and_nothing_is_started_afresh(up: Up) -> None:
+    up.start()
+    up.until_told("Ctrl-C stops everything")
+    assert up.end(signal.SIGINT) == Exit.YES
+    shutil.rmtree(up.data / "nats" / "store")
+
+    up.start()
+    up.until_told("damaged: ")
+    done = up.flotilla("status")
+    assert done.returncode == Exit.NO
+    assert done.stdout.startswith("DAMAGED")
+    assert up.end(signal.SIGINT) == Exit.YES
+    assert up.processes() == {}
 
 
 def test_a_second_up_with_the_same_data_says_who_has_it(up: Up) -> None:
