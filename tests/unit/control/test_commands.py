@@ -149,6 +149,13 @@ def test_a_pointer_without_its_revision_is_refused() -> None:
     assert list(current.catalog.models) == ["one"]
 
 
+def test_a_revision_of_another_hash_is_not_the_one_that_was_swapped_in() -> None:
+    log = Log()
+    log.apply(ONE)
+    log.script.put(subjects.CATALOG, CatalogPointer(revision=1, hash="h", author="x"))
+    assert log.catalog.read(log.script.state).refused == "revision 1 is not in the log"
+
+
 # spec: L5
 def test_nothing_is_applied_while_the_log_holds_what_only_a_newer_version_understands() -> None:
     log = Log()

@@ -58,6 +58,15 @@ def test_a_leader_that_beats_keeps_the_lead() -> None:
 
 
 # spec: L7
+def test_a_late_beat_of_a_superseded_leader_hides_no_beat_of_the_present_one() -> None:
+    leadership, state = me(), a_log(OTHER).state
+    leadership.should_claim(state, 0.0, 0.0)
+    leadership.heard(a_beat(state.fence), 100.0)
+    leadership.heard(a_beat(state.fence - 1), 100.5)
+    assert not leadership.should_claim(state, 0.0, 101.4)
+
+
+# spec: L7
 def test_beats_of_a_superseded_or_damaged_leader_keep_nobody_waiting() -> None:
     leadership, script = me(), a_log(OTHER)
     leadership.should_claim(script.state, 0.0, 0.0)

@@ -105,6 +105,13 @@ def test_cards_come_from_a_partly_used_node_before_a_free_one() -> None:
 
 
 # spec: P1
+def test_a_free_node_is_not_opened_though_it_would_be_left_fuller() -> None:
+    broken = a_candidate("a", cards=1)
+    broken.cards = (*broken.cards, a_card("a-sick", health="unhealthy"))
+    assert chosen(wants_cards(), broken, a_candidate("b", cards=8, held=1)) == "b"
+
+
+# spec: P1
 def test_of_partly_used_nodes_the_one_left_fullest_is_taken() -> None:
     nodes = a_candidate("a", cards=8, held=1), a_candidate("b", cards=8, held=6)
     assert chosen(wants_cards(2), *nodes) == "b"

@@ -191,6 +191,27 @@ def test_reports_of_an_earlier_agent_that_found_no_such_session_say_nothing() ->
     assert fleet.goals() == ["run"]
 
 
+# spec: L8 A4
+def test_a_new_agents_report_counts_also_before_it_has_described_the_node() -> None:
+    fleet = Fleet(a_node("node-1"), models=[a_model()])
+    fleet.turn()
+    (replica,) = fleet.replicas()
+    early = replace(a_shard(replica), incarnation="agent-2")
+    fleet.script.put(subjects.node_shard(NodeId("node-1"), 0), early)
+    fleet.turn()
+    assert list(fleet.endpoints()) == [replica.id]
+
+
+# spec: C5 R3
+def test_a_removed_models_replica_on_a_lost_node_is_gone_at_once() -> None:
+    fleet = two_nodes()
+    lose(fleet, "node-2")
+    fleet.swap()
+    fleet.turn()
+    assert "node-2" not in fleet.nodes()
+    assert {endpoint.node for endpoint in fleet.endpoints().values()} == {"node-1"}
+
+
 # spec: R2
 def test_an_unreachable_node_is_the_last_choice_and_nothing_moves() -> None:
     fleet = two_nodes()
@@ -428,6 +449,30 @@ def test_where_no_surge_fits_one_old_replica_is_drained_first() -> None:
         fleet.obey()
         fleet.turn()
     assert [replica.profile_hash for replica in fleet.replicas()] == ["old", "new"]
+
+
+# spec: C6
+def test_where_no_surge_fits_old_ones_go_one_at_a_time() -> None:
+    model = replace(a_gpu_model(replicas=2), profile_hash="old")
+    fleet = Fleet(a_gpu_node("node-1"), models=[model])
+    fleet.turn()
+    fleet.ready()
+    fleet.swap(replace(model, profile_hash="new", min_ready=0))
+    fleet.turn()
+    assert sorted(fleet.goals()) == ["drain", "run"]
+    assert fleet.ask().drafts == ()
+
+
+# spec: R7 L2
+def test_a_shard_that_was_told_to_drain_is_not_told_to_run_again() -> None:
+    fleet = Fleet(a_node("node-1"), models=[a_model()])
+    fleet.turn()
+    fleet.ready()
+    fleet.swap()
+    fleet.turn()
+    fleet.hearing = 0.5
+    assert fleet.turn().drafts == ()
+    assert fleet.assigned("node-1")[replica_name("tiny")].goal == "drain"
 
 
 # spec: C1
