@@ -2,9 +2,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-import nats
-
 from schemas import subjects
+from services.log.connect import Connection
 from tests.support.fleet import Fleet
 from tests.support.load import streaming
 from tests.support.waiting import eventually
@@ -12,17 +11,23 @@ from tests.support.waiting import eventually
 
 async def delete_and_recreate_log(url: str) -> None:
     """What an operator's slip does: the stream is deleted, and an empty one made with its name."""
-    client = await nats.connect(url)
+    connection = Connection(url, "slip")
+    await connection.start()
     try:
-        info = json.loads((await client.request(f"$JS.API.STREAM.INFO.{subjects.LOG}", b"")).data)
-        await client.request(f"$JS.API.STREAM.DELETE.{subjects.LOG}", b"")
-        config = json.dumps(info["config"]).encode()
-        made = json.loads(
-            (await client.request(f"$JS.API.STREAM.CREATE.{subjects.LOG}", config)).data
-        )
-        assert "error" not in made, made
+        await connection.wait_connected()
+        config = (await ask(connection, "INFO"))["config"]
+        await ask(connection, "DELETE")
+        await ask(connection, "CREATE", config)
     finally:
-        await client.close()
+        await connection.close()
+
+
+async def ask(connection: Connection, verb: str, body: object = None) -> dict[str, Any]:
+    payload = b"" if body is None else json.dumps(body).encode()
+    reply = await connection.request(f"$JS.API.STREAM.{verb}.{subjects.LOG}", payload, 5)
+    answer: dict[str, Any] = json.loads(reply.payload)
+    assert "error" not in answer, answer
+    return answer
 
 
 async def test_a_log_deleted_and_recreated_stops_nothing_and_is_said(serving: Fleet) -> None:
