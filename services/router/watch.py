@@ -5,8 +5,8 @@ No request waits for anything here. How it fails:
   back by itself and everything is read again.
 - The log is not the one that was followed (`services.fleet.damage`): nothing of it is applied, the
   table stays as it is, and that is said; a genesis that names the known log as its parent is followed.
-  This is asked over every new link before anything that came over it is applied, when the leader's
-  beat does not fit, and every five seconds.
+  This is asked over every new link before anything that came over it is applied, when a document or
+  the leader's beat does not fit, and every five seconds.
 - The leader announces documents that have not come for two seconds: all is read again.
 - A catalog that this version refuses, a document that cannot be read: the one before serves on.
 """
@@ -20,6 +20,7 @@ import structlog
 from schemas import codec, subjects
 from schemas.beats import ControlBeat, NodeLoad, RouterBeat
 from schemas.documents import Genesis
+from schemas.events import log_prefix
 from schemas.ids import LogId, RouterId
 from services.fleet.damage import Seen, damage
 from services.log import streams
@@ -169,7 +170,10 @@ class Watch:
 
     def _apply(self, stored: Stored) -> None:
         seen = self._seen
-        if seen is not None and stored.sequence > seen.highest:
+        if seen is None or _log_of(stored) not in ("", log_prefix(seen.log)):
+            self._recheck.set()  # The log was replaced under the link that stands.
+            return
+        if stored.sequence > seen.highest:
             self._seen = Seen(seen.log, stored.sequence)
         before = (self._routing.revision, self._routing.refused)
         if self._routing.apply(stored.sequence, stored.subject, stored.payload):
@@ -333,3 +337,11 @@ class Watch:
                 self._unsaved = False
                 copy = self._routing.copy(self._seen)
                 await asyncio.to_thread(disk.save, self._folder, copy)
+
+
+def _log_of(stored: Stored) -> str:
+    """Empty where it cannot be read."""
+    try:
+        return codec.decode_event(stored.payload).log
+    except msgspec.DecodeError:
+        return ""

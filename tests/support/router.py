@@ -114,11 +114,12 @@ async def a_door(
     timing: Timing = TIMING,
     max_body: int = 1 << 20,
     models: Sequence[str] = ("tiny",),
+    monotonic: Callable[[], float] = time.monotonic,
 ) -> AsyncGenerator[Door, None]:
     """Listens while the block lasts."""
     table, upstreams, used, registry = Table(), Upstreams(), LastUsed(), CollectorRegistry()
     metrics = Metrics(registry, table)
-    clock = Clock(monotonic=time.monotonic, wall=time.time)
+    clock = Clock(monotonic=monotonic, wall=time.time)
     proxy = Proxy(table, upstreams, timing, metrics, used, Random(1), clock)
     runner = await api.listen(api.ClientDoor(table, proxy, max_body), "127.0.0.1:0")
     url = "http://{}:{}".format(*runner.addresses[0])

@@ -3,12 +3,14 @@
 import asyncio
 import gzip
 import json
+import time
 from collections.abc import AsyncIterator
 
 import aiohttp
 import msgspec
 import pytest
 
+from services.router.breaker import FAILURES, OPEN_SECONDS
 from services.router.proxy import Timing
 from tests.support.router import Door, a_catalog, a_door
 from tests.support.upstream import CHAT, DONE, Received, Upstream, Wire, chats, delta, upstreams
@@ -749,6 +751,79 @@ async def test_silence_within_an_answer_ends_it() -> None:
             events = await events_of(response)
         assert len(events) == 5  # All four, though together they took longer than the limit.
         assert error_of(events[-1])["code"] == "upstream_timeout"
+
+
+async def test_an_attempt_that_failed_leaves_nothing_to_the_next() -> None:
+    """# spec: T5"""
+
+    async def breaks(wire: Wire, received: Received) -> None:
+        await wire.send(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n" + b"x" * 500_000)
+        await asyncio.sleep(0.05)
+        wire.reset()
+
+    async with (
+        upstreams(no_events, breaks) as (first, second),
+        a_door(first.address, second.address) as door,
+    ):
+        door.routes()[1].live.in_flight = 9  # So that the other is asked first.
+        async with door.post(stream=True) as response:
+            with pytest.raises(aiohttp.ClientError):
+                await response.read()
+        assert (len(first.received), len(second.received)) == (1, 1)
+
+
+async def test_a_probe_whose_client_left_is_no_verdict() -> None:
+    """# spec: T6"""
+    shift = 0.0
+    asked = asyncio.Event()
+
+    async def silent(wire: Wire, received: Received) -> None:
+        asked.set()
+        await wire.gone()
+
+    async with (
+        Upstream(no_body) as engine,
+        a_door(engine.address, monotonic=lambda: time.monotonic() + shift) as door,
+    ):
+        (route,) = door.routes()
+        for _ in range(FAILURES):
+            await drain(door, stream=False)
+        assert not route.live.breaker.allows(time.monotonic())
+        shift, engine.script = OPEN_SECONDS, silent
+        async with asyncio.TaskGroup() as group:
+            probe = group.create_task(drain(door, stream=False))
+            await asked.wait()
+            assert not route.live.breaker.allows(time.monotonic() + shift)
+            probe.cancel()
+        await door.settled()
+        assert route.live.breaker.allows(time.monotonic() + shift)
+        engine.script = chats
+        await drain(door, stream=False)
+        assert route.live.breaker.phase(time.monotonic() + shift) == "closed"
+
+
+async def test_series_of_a_model_end_with_it() -> None:
+    """# spec: C5, case MT-01"""
+    asked, go = asyncio.Event(), asyncio.Event()
+
+    async def slow(wire: Wire, received: Received) -> None:
+        asked.set()
+        await go.wait()
+        await chats(wire, received)
+
+    async with Upstream() as engine, a_door(engine.address) as door:
+        await drain(door, stream=True)
+        assert 'model="tiny"' in door.page()
+        engine.script = slow
+        async with asyncio.TaskGroup() as group:
+            group.create_task(drain(door, stream=True))
+            await asked.wait()
+            door.table.set_catalog(a_catalog("models: {}"))
+            door.metrics.tidy()
+            assert 'model="tiny"' not in door.page()
+            go.set()
+        assert 'model="tiny"' not in door.page()
+        assert door.metric("flotilla_router_requests_total", model="other", outcome="ok") == 1
 
 
 async def test_uses_are_noted() -> None:
