@@ -60,11 +60,14 @@ class Runner:
         self.life = life
         self.load = EngineLoad()
         self._host = host
-        self._adapter: Adapter = ADAPTERS[life.order.launch.kind]
         self._events: asyncio.Queue[Event] = asyncio.Queue()
         self._watchers: list[asyncio.Task[None]] = []
         self._secrets: tuple[str, ...] = ()
         self._saved: Life | None = None
+
+    @property
+    def _adapter(self) -> Adapter:
+        return ADAPTERS[self.life.order.launch.kind]
 
     def send(self, event: Event) -> None:
         """Taken in order."""
@@ -134,25 +137,28 @@ class Runner:
                 self.send(shard.Exited(LastError(failure="killed", message="it did not run")))
 
     async def _resume(self, group: asyncio.TaskGroup) -> None:
-        """Go on from the state file: adopt what lives, tell what died meanwhile."""
-        await self._keep(self.life)
+        """Go on from the state file: adopt what lives. What died meanwhile is told as its end."""
         if self.life.phase in ("failed", "stopped"):
+            await self._keep(self.life)
             return
         found = self.life.process or await asyncio.to_thread(process.find, self._mark())
         if found is None or found.leader.boot_id != proc.boot_id():
             await self._resume_without(group)
             return
-        if self.life.process is None:
-            start = engine_log.size_of(self._log_path)
-            started = shard.Started(found, self._environment_version(), start)
-            await self._handle(started, group)
         if proc.is_alive(found.engine):
-            environ = proc.environ(found.engine.pid)
-            self._secrets = secrets.held_by(self.life.order.launch.env, environ)
+            await self._adopt(found)
         self._watch(found, group)
-        log.info("shard.adopted", replica=self.life.replica, pid=found.engine.pid)
         if self.life.phase == "stopping":
             await self._do("terminate", group)
+
+    async def _adopt(self, found: Process) -> None:
+        environ = proc.environ(found.engine.pid)
+        self._secrets = secrets.held_by(self.life.order.launch.env, environ)
+        before = self.life
+        if before.process is None:
+            self.life = replace(before, process=found, engine_version=self._environment_version())
+        await self._keep(before)
+        log.info("shard.adopted", replica=self.life.replica, pid=found.engine.pid)
 
     async def _resume_without(self, group: asyncio.TaskGroup) -> None:
         """No engine, and none that failed: never started, stopped with the agent, or a reboot."""

@@ -22,9 +22,10 @@ from services.runtime.files import read_if_there, write_atomically
 
 log = structlog.get_logger()
 
-LOOK_SECONDS = 5.0
+LOOK_SECONDS = 15.0
+DAMAGED_LOOK_SECONDS = 5.0
 FIRST_LOOK_SECONDS = 0.25
-"""Until a log was found, and after a new link."""
+"""Until a log was found."""
 
 
 class Trust:
@@ -57,13 +58,17 @@ class Trust:
         while True:
             await self._check()
             await asyncio.to_thread(self._save)
-            pause = FIRST_LOOK_SECONDS if self.log_id is None else LOOK_SECONDS
             try:
-                async with asyncio.timeout(pause):
+                async with asyncio.timeout(self._pause()):
                     await self._look.wait()
             except TimeoutError:
                 pass
             self._look.clear()
+
+    def _pause(self) -> float:
+        if self.damage:
+            return DAMAGED_LOOK_SECONDS
+        return FIRST_LOOK_SECONDS if self.log_id is None else LOOK_SECONDS
 
     def _linked(self, up: bool) -> None:
         if up:

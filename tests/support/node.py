@@ -2,9 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TypeVar
 
 import aiohttp
 
@@ -20,20 +18,9 @@ from services.log.stored import Stored
 from services.log.write import Writer
 from tests.support.ports import free_port, free_range
 from tests.support.programs import Program
-from tests.support.waiting import CAP_SECONDS, until
-
-T = TypeVar("T")
+from tests.support.waiting import eventually, until
 
 NODE = NodeId("node-1")
-
-
-async def eventually(ask: Callable[[], Awaitable[T | None]]) -> T:
-    """The first answer that is one; fails after the cap."""
-    async with asyncio.timeout(CAP_SECONDS):
-        while True:
-            if (answer := await ask()) is not None:
-                return answer
-            await asyncio.sleep(0.02)
 
 
 class Orders:
@@ -114,7 +101,7 @@ class Orders:
             held = (await self.look()).info(NODE)
             return held.document if held else None
 
-        return await eventually(found)
+        return await eventually(found, "the node described itself")
 
     async def shard(self, phase: str, replica: str = "tiny-0-1", run: int = 0) -> ShardStatus:
         """Its document, once it has this phase, in this run or a later one."""
@@ -125,7 +112,7 @@ class Orders:
                     return held.document
             return None
 
-        return await eventually(found)
+        return await eventually(found, f"{replica} {phase}")
 
 
 def _sequence(stored: Stored) -> int:

@@ -17,11 +17,11 @@ from schemas.documents import AssignedShard, Gone, NodeInfo, ShardStatus
 from services.agent import proc
 from services.log.connect import Connection
 from tests.support.nats_server import NatsServer
-from tests.support.node import NODE, AgentProcess, Orders, eventually
+from tests.support.node import NODE, AgentProcess, Orders
 from tests.support.ports import free_port
 from tests.support.programs import ROOT
 from tests.support.shards import an_order, engines, kill_engines
-from tests.support.waiting import until
+from tests.support.waiting import eventually, until
 
 
 @pytest_asyncio.fixture
@@ -106,7 +106,7 @@ async def test_what_is_absent_stops_and_its_slot_is_used_again(
         held = (await orders.look()).gone.get(subject)
         return held.document if held else None
 
-    assert await eventually(gone) == Gone(id=first.replica)
+    assert await eventually(gone, "the slot is free") == Gone(id=first.replica)
     assert await complete(second) == 200
     third = an_assigned(tiny_gguf, "tiny-2-1")
     await orders.assign(second, third)
@@ -132,9 +132,9 @@ async def test_engines_keep_their_pids_when_the_agent_is_killed(
     async def reported() -> ShardStatus | None:
         return shard if (shard := await orders.shard("ready")).incarnation != old else None
 
-    info = await eventually(described)
+    info = await eventually(described, "the new agent described the node")
     assert [session.process for session in info.sessions] == [before.process]
-    shard = await eventually(reported)
+    shard = await eventually(reported, "the new agent reported")
     assert (shard.process, shard.run, shard.attempt) == (before.process, 0, 1)
     assert await complete(order) == 200
 
@@ -185,7 +185,7 @@ async def test_acts_on_no_other_log_than_the_one_it_followed(
     await orders.connection.wait_connected()
     await other.begin()
     await other.assign()  # "Nothing should run here", says the wrong log.
-    await until(lambda: other.beats and other.beats[-1].damaged)
+    await until(lambda: other.beats and "another log" in other.beats[-1].damaged)
     status, reason = await agent.readiness()
     assert (status, "another log" in reason) == (503, True)
     assert await complete(order) == 200
@@ -292,7 +292,7 @@ async def test_a_taken_admin_address_is_named(
     async def listens() -> int | None:
         return (await agent.readiness())[0] or None
 
-    await eventually(listens)
+    await eventually(listens, "the agent listens")
     (tmp_path / "second").mkdir()
     second = AgentProcess(tmp_path / "second", nats.url, FLOTILLA_AGENT_LISTEN=agent.listen)
     second.program.start()
