@@ -202,3 +202,21 @@ def test_the_disk_copy_serves_the_same_table() -> None:
 
 def test_an_empty_disk_copy_is_none() -> None:
     assert not Routing(Table()).restore(Routing(Table()).copy(None))
+
+
+def test_a_slot_that_holds_another_revision_or_another_content_is_not_taken() -> None:
+    """# spec: T11, C1"""
+    log = Log()
+    log.swap(1, ONE)
+    log.endpoints(a_shard(an_endpoint("h:1")))
+    log.point(1 + subjects.REVISION_SLOTS, a_catalog(ONE).hash)
+    assert applied(log.messages).revision == 1
+    two = a_catalog(TWO)
+    log.put(
+        subjects.catalog_revision(2),
+        CatalogRevision(revision=2, hash="another", source=two.source()),
+    )
+    log.point(2, two.hash)
+    routing = applied(log.messages)
+    assert routing.revision == 1
+    assert routed(routing.table) == {"tiny": ["tiny-0-1"]}
