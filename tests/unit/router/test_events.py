@@ -1,4 +1,4 @@
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.router.events import HOLD_LIMIT, WholeEvents
@@ -34,6 +34,7 @@ def test_an_endless_event_is_not_gathered_for_ever() -> None:
     assert events.feed(long) == long
 
 
+@settings(deadline=None)  # Machines may be slow.
 @given(st.lists(st.text(alphabet="ab\n\r", max_size=6)))
 def test_every_byte_passes_in_order(parts: list[str]) -> None:
     """# spec: T1"""

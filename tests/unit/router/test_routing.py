@@ -1,4 +1,4 @@
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas import codec, subjects
@@ -77,6 +77,7 @@ def applied(messages: list[Message], settle_at: int | None = 0) -> Routing:
     return routing
 
 
+@settings(deadline=None)  # Machines may be slow.
 @given(st.data())
 def test_any_order_any_repetition_gives_the_same_table(data: st.DataObject) -> None:
     """# spec: T11"""
