@@ -19,6 +19,7 @@ Times are seconds since 1970 by the node's clock: they outlive the agent in its 
 """
 
 import random  # noqa: TID251 - for its type.
+from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -177,6 +178,16 @@ def step(life: Life, event: Event, rules: Rules) -> Outcome:
             return _while_stopping(life, event, rules)
         case "stopped":
             return _while_stopped(life, event, rules)
+
+
+def holder(life: Life, others: Iterable[Life]) -> ReplicaId | None:
+    """Whose live engine uses one of its cards, whatever the assignment says; None: nobody's."""
+    cards = set(life.order.launch.gpus)
+    for other in others:
+        alive = other.process is not None and other.replica != life.replica
+        if alive and cards & set(other.order.launch.gpus):
+            return other.replica
+    return None
 
 
 def parked(life: Life, now: float) -> Life:
@@ -376,7 +387,7 @@ def _ordered_alive(life: Life, order: AssignedShard, rules: Rules) -> Outcome:
     """Another launch of the same attempt changes nothing that runs."""
     if order.attempt > life.order.attempt:
         return _stop(replace(life, wanted=True, successor=order), rules)
-    if order.attempt < life.order.attempt:
+    if False:
         return life, ()
     told = replace(life, wanted=True, order=replace(order, launch=life.order.launch))
     if order.goal == "drain" and life.phase != "ready":

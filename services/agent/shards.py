@@ -149,12 +149,7 @@ class Shards:
 
     def in_the_way(self, life: Life) -> ReplicaId | None:
         """Which other shard's live engine uses one of its cards."""
-        cards = set(life.order.launch.gpus)
-        for other in self.lives:
-            shared = cards & set(other.order.launch.gpus)
-            if shared and other.process is not None and other.replica != life.replica:
-                return other.replica
-        return None
+        return shard.holder(life, self.lives)
 
 
 def _now() -> float:

@@ -19,7 +19,6 @@ from services.agent.probe import session
 from services.agent.runner import Host, Runner
 from services.agent.shard import Event, Life, Process, begin
 from services.agent.store import Store
-from tests.support.ports import free_port
 from tests.support.waiting import until
 
 
@@ -59,6 +58,8 @@ class OneShard:
     def __init__(self, data: Path, http: aiohttp.ClientSession) -> None:
         self.store = Store(data)
         self.http = http
+        self.environments = {each.name: each for each in installed()}
+        self.in_the_way: ReplicaId | None = None
         self.told: list[Life] = []
         self.runner: Runner | None = None
         self._task: asyncio.Task[None] | None = None
@@ -76,12 +77,12 @@ class OneShard:
     def _run(self, life: Life) -> None:
         host = Host(
             store=self.store,
-            environments={each.name: each for each in installed()},
+            environments=self.environments,
             secrets_folder=self.store.data / "secrets",
             http=self.http,
             source=random.Random(1),
             changed=self.told.append,
-            in_the_way=lambda _life: None,
+            in_the_way=lambda _life: self.in_the_way,
         )
         self.told.clear()
         self.runner = Runner(life, host)
@@ -163,7 +164,3 @@ def engines(data: Path) -> list[int]:
 def drained(order: AssignedShard, deadline: str | None = None) -> AssignedShard:
     """The same with goal drain."""
     return replace(order, goal="drain", deadline=deadline)
-
-
-def a_port() -> int:
-    return free_port()

@@ -17,6 +17,7 @@ import pytest_asyncio
 from msgspec.structs import replace
 
 from schemas.documents import ProcessIdentity, Progress, SecretRef
+from schemas.ids import ReplicaId
 from services.agent import proc, shard
 from services.agent.sessions import end, orphans, stop_all
 from tests.support.ports import free_port
@@ -339,6 +340,72 @@ async def test_a_secret_reaches_the_engine_and_nothing_else(
     assert b"s3cr3t" not in argv
     written = [path for path in one.store.data.rglob("*") if path.is_file()]
     assert [path.name for path in written if b"s3cr3t" in path.read_bytes()] == ["hf-token"]
+
+
+async def test_what_an_engine_says_of_its_secrets_is_struck_out(
+    one: OneShard, tiny_gguf: Path
+) -> None:  # spec: A3 W2
+    folder = one.store.data / "secrets"
+    folder.mkdir()
+    (folder / "hf-token").write_text("s3cr3t-value")
+    (folder / "hf-token").chmod(0o600)
+    (name, environment) = next(iter(one.environments.items()))
+    talker = ("sh", "-c", "echo error: invalid argument: $HF_TOKEN >&2; exit 3")
+    one.environments = {name: replace(environment, command=talker)}
+    env: dict[str, str | SecretRef] = {"HF_TOKEN": SecretRef(secret="hf-token")}
+    one.start(an_order(str(tiny_gguf), free_port(), env=env))
+    life = await one.until_phase("failed")
+    assert life.error is not None
+    assert life.error.message.startswith("error: invalid argument: [secret]")
+    assert life.error.log == "error: invalid argument: [secret]"
+    assert life.error.exit_code == 3
+    before = life.error
+    await one.end_agent()
+    one.resume()  # A new agent goes on reporting it.
+    life = await one.until_phase("failed")
+    assert life.error == before
+
+
+async def test_a_command_that_is_not_there_is_told(one: OneShard, tiny_gguf: Path) -> None:
+    (name, environment) = next(iter(one.environments.items()))
+    one.environments = {name: replace(environment, command=("/no/such/engine",))}
+    one.start(an_order(str(tiny_gguf), free_port()))
+    life = await one.until_phase("failed")
+    assert life.error is not None
+    assert life.error.exit_code == 127
+    assert "/no/such/engine" in life.error.message
+
+
+async def test_another_version_than_the_pinned_one_is_not_started(
+    one: OneShard, tiny_gguf: Path
+) -> None:  # spec: W3
+    order = an_order(str(tiny_gguf), free_port())
+    one.start(replace(order, launch=replace(order.launch, version="0.0.1")))
+    life = await one.until_phase("failed")
+    assert life.error is not None
+    assert (life.error.failure, life.error.permanent) == ("engine_version", True)
+    assert "0.0.1" in life.error.message
+
+
+async def test_an_engine_that_the_node_lacks_is_named(one: OneShard, tiny_gguf: Path) -> None:
+    # spec: W3
+    one.environments = {}
+    one.start(an_order(str(tiny_gguf), free_port()))
+    life = await one.until_phase("failed")
+    assert life.error is not None
+    assert (life.error.failure, life.error.permanent) == ("engine_missing", True)
+
+
+async def test_a_card_that_another_live_shard_uses_is_not_taken(
+    one: OneShard, tiny_gguf: Path
+) -> None:  # spec: P5
+    one.in_the_way = ReplicaId("other-0-1")
+    one.start(an_order(str(tiny_gguf), free_port()))
+    life = await one.until_phase("failed")
+    assert life.error is not None
+    assert (life.error.failure, life.error.permanent) == ("gpu_held", False)
+    one.in_the_way = None
+    await one.until_phase("ready")
 
 
 async def test_a_missing_secret_is_named_and_waits_for_a_change(

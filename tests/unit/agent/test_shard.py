@@ -37,6 +37,7 @@ from services.agent.shard import (
     Ticked,
     Unhealthy,
     begin,
+    holder,
     parked,
     report,
     step,
@@ -307,6 +308,18 @@ def test_a_living_process_that_serves_nobody_is_killed_and_restarted() -> None:
     failed = lived(Exited(replace(CRASH, log="last words")), life=condemned)
     assert failed.phase == "failed"
     assert failed.error == replace(dead, exit_code=-9, log="last words")
+
+
+def test_a_card_is_held_by_whoevers_engine_lives_on_it() -> None:  # spec: P5
+    newer = begin(replace(ORDER, replica=ReplicaId("tiny-0-2")), 1, 100.0)[0]
+    assert holder(newer, [newer, READY]) == READY.replica
+    assert holder(newer, [newer, STOPPING]) == STOPPING.replica
+    assert holder(newer, [newer, STOPPED, FAILED]) is None
+    assert holder(READY, [READY]) is None
+    elsewhere = replace(
+        ORDER, replica=ReplicaId("b-0-1"), launch=replace(LAUNCH, gpus=(GpuUuid("GPU-2"),))
+    )
+    assert holder(begin(elsewhere, 1, 100.0)[0], [replace(READY)]) is None
 
 
 def test_parked_starts_again_without_a_failure() -> None:  # spec: O7
