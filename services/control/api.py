@@ -124,7 +124,7 @@ class Api:
             leader="" if held is None else held.document.holder,
             damage=loop.damage,
             routers=self._routers(),
-            warnings=away + refused + loop.warnings,
+            warnings=away + refused + loop.opener.warnings,
             catalog_refused=loop.current().refused,
         )
 

@@ -38,6 +38,11 @@ class Leadership:
         self._seen_fence = 0
         self._seen_at = 0.0
 
+    def begin(self) -> None:
+        """A log was opened: what was claimed and heard before may have been of another one."""
+        self.fence, self._fenced = 0, False
+        self._heard_epoch, self._heard_at = 0, None
+
     @property
     def document(self) -> ControlEpoch:
         """What a claim writes."""

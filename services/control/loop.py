@@ -4,9 +4,8 @@ A turn: claim if it is time; carry out one command after the other; decide over 
 what was decided as atomic batches guarded by our epoch. Nobody acts before that, and our own events
 come back through the log like everybody else's, before the next turn decides.
 
-The log is opened first: its streams made if this control has never seen a log, STATE read, the tail
-followed from there. Is it not the log that was here before (`damage.py`), control keeps what it knows,
-serves it, decides nothing, and looks again every two seconds.
+The log is opened first (`opening.py`), then its tail is followed. Is it not the log that was here
+before, control keeps what it knows, serves it, and decides nothing.
 
 How it fails:
 - NATS away: it waits; whatever was in flight is carried to an end before anything else is decided.
@@ -15,7 +14,6 @@ How it fails:
 """
 
 import asyncio
-import secrets
 from collections import deque
 from collections.abc import Sequence
 from time import monotonic, time  # noqa: TID251 - `time` for display before there is a log.
@@ -26,44 +24,36 @@ from msgspec import Struct
 from schemas import codec, subjects
 from schemas.api import Damage, Frame
 from schemas.beats import ControlBeat
-from schemas.documents import Genesis
-from schemas.ids import LogId
 from services.control.clock import Clock
 from services.control.current import Current, CurrentCatalog
-from services.control.damage import SeenFile, describe, judge, look
+from services.control.damage import SeenFile
 from services.control.drafts import Draft, batches
 from services.control.ears import Ears
 from services.control.leader import Leadership
 from services.control.moment import Moment, Plan
+from services.control.opening import Damaged, Opened, Opener
 from services.control.reconcile import Counts, decide
 from services.control.seal import Envelope
 from services.fleet.damage import Seen
 from services.fleet.state import FleetState
-from services.log import streams
 from services.log.api import ApiError
 from services.log.append import Fenced, Sealed, append, claim
 from services.log.connect import Connection
 from services.log.event_ids import new_event_id
-from services.log.guarded import write
 from services.log.message import Unavailable
-from services.log.snapshot import get_from_log, read_state
+from services.log.snapshot import get_from_log
 from services.log.streams import LogDamaged
 from services.log.tail import Tail
 
 BEAT_SECONDS = 1.0
 LOOK_SECONDS = 2.0
 RETRY_SECONDS = 0.2
-FORMAT = 1
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 
 class NotLeading(Exception):
     """This control writes nothing now: another leads, the log is damaged, or NATS is away."""
-
-
-class _Damaged(Exception):
-    """Found while following; `Loop.damage` says what."""
 
 
 class Tally(Struct):
@@ -92,8 +82,9 @@ class Loop:
         self.leadership = leadership
         self.state = FleetState()
         self.ears = Ears(connection, lambda: self.state, self._heard_control)
-        self.damage: Damage | None = None
-        self.warnings: tuple[str, ...] = ()
+        self.opener = Opener(
+            connection, leadership.control, seen, self.ears.reports, lambda: self.now()
+        )
         self.refused = ""
         """Why the server refused our last batch; empty: it did not."""
         self.settled = asyncio.Event()
@@ -113,6 +104,11 @@ class Loop:
     def leading(self) -> bool:
         """Whether it decides and takes commands."""
         return self._following and self.damage is None and self.leadership.leads(self.state)
+
+    @property
+    def damage(self) -> Damage | None:
+        """Why nothing is decided, if the log is not the one that was here before."""
+        return self.opener.damage
 
     def current(self) -> Current:
         """The catalog in force."""
@@ -143,82 +139,40 @@ class Loop:
             group.create_task(self.ears.run())
             group.create_task(self._beat())
             while True:
-                tail, head = await self._open()
+                opened = await self._open()
                 try:
-                    await self._follow(tail, head)
+                    await self._follow(opened)
                 finally:
                     self._following = False
                     self._refuse_requests()
 
-    async def _open(self) -> tuple[Tail, int]:
+    async def _open(self) -> Opened:
         """Until the log is there and fit to be followed."""
         while True:
             await self.connection.wait_connected()
             try:
-                opened = await self._try_open()
+                opened = await self.opener.open()
             except (Unavailable, ApiError, LogDamaged) as error:
                 log.warning("log.not_opened", reason=str(error))
                 await asyncio.sleep(RETRY_SECONDS)
-                continue
-            if opened is not None:
+            except Damaged:
+                if self.state.sequence == 0:
+                    self.state = self.opener.last_read  # Better than nothing to show.
+                self.settled.set()
+                await asyncio.sleep(LOOK_SECONDS)
+            else:
+                self.state, self._catalog = opened.state, CurrentCatalog()
+                self.leadership.begin()
+                self._clock.heard(opened.server_now, monotonic())
                 return opened
-            await asyncio.sleep(LOOK_SECONDS)
 
-    async def _try_open(self) -> tuple[Tail, int] | None:
-        """None: damaged."""
-        seen, reports = self._seen.seen, self.ears.reports()
-        if seen is None or await streams.exists(self.connection):
-            self.warnings = tuple(await streams.create(self.connection))
-        state = await self._read_state()
-        found = await look(self.connection)
-        reason = judge(seen, found, state, state.sequence, reports)
-        if reason is not None:
-            if self.state.sequence == 0:
-                self.state = state  # Better than nothing to show.
-            self._set_damage(describe(reason, codec.rfc3339(self.now()), seen, found))
-            return None
-        self._clock.heard((await streams.newest(self.connection)).server_now, monotonic())
-        if state.log_id is None and found.genesis is None:
-            await self._write_genesis(found.head)
-        if self.damage is not None:
-            log.info("log.whole_again")
-        self.state, self.damage = state, None
-        self._catalog = CurrentCatalog()
-        return Tail(self.connection, state.sequence), found.head
-
-    async def _read_state(self) -> FleetState:
-        state = FleetState()
-        if not await streams.exists(self.connection):
-            return state
-        documents, _ = await read_state(self.connection)
-        for stored in documents:
-            state.apply(stored.sequence, stored.subject, stored.payload)
-        return state
-
-    def _set_damage(self, damage: Damage) -> None:
-        if self.damage is None or self.damage.reason != damage.reason:
-            log.error("log.damaged", reason=damage.reason, head=damage.head)
-            self.damage = damage
-        self.settled.set()
-
-    async def _write_genesis(self, head: int) -> None:
-        """First document of a new log. Another control may be first: then it is that one's log."""
-        log_id = LogId(secrets.token_hex(16))
-        now = self.now()
-        envelope = Envelope(
-            log=log_id, control=self.leadership.control, now=now, seen=head, epoch=0
-        )
-        document = Genesis(log_id=log_id, format=FORMAT)
-        sealed = envelope.seal(subjects.GENESIS, "log.begun", document, new_event_id(now))
-        await write(self.connection, sealed, expected=0)
-
-    async def _follow(self, tail: Tail, head: int) -> None:
+    async def _follow(self, opened: Opened) -> None:
         """Until the log is damaged."""
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._read_tail(tail))
+                group.create_task(self._read_tail(Tail(self.connection, opened.state.sequence)))
                 group.create_task(self._watch())
-                await self.folded(head)
+                await self.folded(opened.head)
                 while self.state.log_id is None:
                     await self.folded(self.state.sequence + 1)
                 self._following = True
@@ -227,7 +181,7 @@ class Loop:
                     await self._turn()
                     self.settled.set()
                     await self._sleep()
-        except* (_Damaged, LogDamaged) as damaged:
+        except* (Damaged, LogDamaged) as damaged:
             log.info("log.left", reason=str(damaged.exceptions[0]))
 
     async def _read_tail(self, tail: Tail) -> None:
@@ -248,18 +202,9 @@ class Loop:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             try:
-                await self._inspect()
+                await self.opener.inspect(self.state)
             except Unavailable:
                 continue  # NATS away is no damage.
-
-    async def _inspect(self) -> None:
-        """Raises _Damaged."""
-        seen, applied, reports = self._seen.seen, self.state.sequence, self.ears.reports()
-        found = await look(self.connection)
-        reason = judge(seen, found, self.state, applied, reports)
-        if reason is not None:
-            self._set_damage(describe(reason, codec.rfc3339(self.now()), seen, found))
-            raise _Damaged(reason)
 
     async def _remember(self) -> None:
         while True:
@@ -295,7 +240,7 @@ class Loop:
     async def _claim(self) -> None:
         """By CAS on the epoch document as LOG holds it: what its age removed counts as none."""
         try:
-            await self._inspect()  # Never into a log that is not ours.
+            await self.opener.inspect(self.state)  # Never into a log that is not ours.
             standing = await get_from_log(self.connection, subjects.CONTROL_EPOCH)
         except Unavailable:
             return
@@ -404,6 +349,7 @@ class Loop:
     async def _beat(self) -> None:
         """The leader's sign of life; a damaged control's too, which keeps nobody from leading."""
         while True:
+            self.now()  # Read without a pause, so that only a real step is one.
             beat = self._own_beat()
             if beat is not None:
                 subject = subjects.control_beat(self.leadership.control)

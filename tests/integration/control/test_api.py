@@ -1,6 +1,7 @@
 """The management API of a real control service."""
 
 import hashlib
+import json
 
 from services.log.connect import Connection
 from tests.support.control import Controls, a_live_node, read_log
@@ -43,8 +44,6 @@ async def test_gives_back_a_catalog_that_makes_the_same(controls: Controls) -> N
     await control.apply(TWO)
     status, shown = await control.call("catalog")
     assert status == 200
-    import json
-
     status, answer = await control.apply(json.dumps(shown["source"]))
     assert (status, answer["changed"]) == (200, False)
 

@@ -2,12 +2,16 @@
 
 import time
 
+import msgspec
 import pytest
 
-from schemas.ids import LogId
+from schemas import subjects
+from schemas.ids import EventId, LogId
 from services.control.ears import answers
 from services.log import streams
 from services.log.connect import Connection
+from services.log.guarded import Sealed, Written, write
+from tests.builders import a_genesis, an_event
 from tests.support.control import Control, Controls, a_live_node, dump_of, read_log, wait_for
 from tests.support.nats_server import NatsServer
 from tests.support.ports import free_port
@@ -55,8 +59,6 @@ async def test_a_killed_control_comes_back_with_the_same_state(
         assert [event.type for at, _, event in events if at > sequence] == ["control.claimed"]
         assert status["replicas"] == {"ready": 1}
         control.program.kill()
-    import msgspec
-
     assert msgspec.json.decode(dump_of([e for e in events if e[0] <= sequence])) == before
     assert msgspec.json.decode(dump_of(events)) == after
 
@@ -173,3 +175,48 @@ async def test_a_log_that_was_deleted_is_damage_and_nothing_is_decided(
             assert await streams.head(connection) == 0
         else:
             assert not await streams.exists(connection)
+
+
+async def put(
+    connection: Connection, log: LogId, subject: str, document: object, version: int = 1
+) -> None:
+    event = an_event(document, log=log, id_=f"test-{subject}", version=version)
+    written = await write(connection, Sealed(subject, EventId(f"test-{subject}"), event), 0)
+    assert isinstance(written, Written)
+
+
+async def test_a_log_that_names_the_lost_one_as_its_parent_is_followed(
+    connection: Connection, controls: Controls
+) -> None:
+    control = controls.start()
+    log = await log_of(control)
+    await control.apply(ONE)
+    for stream in ("FLOTILLA_LOG", "FLOTILLA_STATE"):
+        await connection.request(f"$JS.API.STREAM.DELETE.{stream}", b"", 5.0)
+    await control.until_status(lambda s: s["damage"], "notices")
+    await streams.create(connection)
+    new = LogId("f" * 32)
+    await put(connection, new, subjects.GENESIS, a_genesis(new, parent=log))
+    status = await control.until_status(lambda s: s["log"] == new and s["leading"], "moves over")
+    assert status["damage"] is None
+    assert (await control.apply(ONE))[1]["revision"] == 1
+
+
+# spec: L5
+async def test_what_only_a_newer_version_understands_stops_deciding_and_nothing_else(
+    connection: Connection, controls: Controls
+) -> None:
+    control = controls.start()
+    log = await log_of(control)
+    async with a_live_node("node-1", connection, log) as node:
+        await control.apply(ONE)
+        await node.until_assigned(1)
+        await put(connection, log, "flotilla.log.s.future.thing", {"x": 1})
+        status = await control.until_status(lambda s: s["halted"], "stops deciding")
+        assert "flotilla.log.s.future.thing" in status["halted"][0]
+        assert status["leading"]
+        code, refusal = await control.apply(TWO)
+        assert (code, refusal["code"]) == (409, "halted")
+        await node.report("ready")
+        await control.until_status(lambda s: s["replicas"] == {"ready": 1}, "follows")
+        assert (await control.call("replicas"))[1]["items"][0]["routed"] is False

@@ -112,3 +112,15 @@ def test_the_holder_claims_anew_once_a_day() -> None:
     leadership.claimed(script.state.fence, 0.0)
     assert not leadership.should_claim(script.state, 0.0, RENEW_SECONDS - 1)
     assert leadership.should_claim(script.state, 0.0, RENEW_SECONDS)
+
+
+def test_another_log_is_claimed_from_the_beginning() -> None:
+    leadership = me()
+    leadership.claimed(7, 0.0)
+    leadership.heard(a_beat(900), 0.0)
+    leadership.begin()
+    assert leadership.should_claim(a_log().state, 0.0, 0.0)
+    state = a_log(OTHER).state
+    assert not leadership.should_claim(state, 0.0, 10.0)
+    leadership.heard(a_beat(state.fence), 11.0)
+    assert not leadership.should_claim(state, 0.0, 12.4)

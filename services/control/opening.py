@@ -1,0 +1,113 @@
+"""Opens the log, and keeps an eye on it: is it the one that was here before? Shell.
+
+Its streams are made only by a control that has never seen a log, or where the log stands already; a
+log that is gone is never made anew. While it is damaged (`damage.py`), nothing is followed, and it is
+looked at again every two seconds.
+
+How it fails: NATS away, or an answer that does not come: Unavailable, and the caller tries again.
+"""
+
+import secrets
+from collections.abc import Callable
+
+import structlog
+from msgspec import Struct
+
+from schemas import codec, subjects
+from schemas.api import Damage
+from schemas.documents import Genesis
+from schemas.ids import ControlId, LogId
+from services.control.damage import Found, Reported, SeenFile, describe, judge, look
+from services.control.seal import Envelope
+from services.fleet.state import FleetState
+from services.log import streams
+from services.log.connect import Connection
+from services.log.event_ids import new_event_id
+from services.log.guarded import write
+from services.log.snapshot import read_state
+
+FORMAT = 1
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger()
+
+
+class Damaged(Exception):
+    """The log must not be acted on; `Opener.damage` says why."""
+
+
+class Opened(Struct, frozen=True):
+    """The log, fit to be followed from `state.sequence` on."""
+
+    state: FleetState
+    head: int
+    """LOG's end when it was opened: what lies below must be folded before anything is decided."""
+    server_now: float
+    """The server's clock, seconds since 1970."""
+
+
+class Opener:
+    """`damage` and `warnings` are for `status`."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        control: ControlId,
+        seen: SeenFile,
+        reports: Callable[[], list[Reported]],
+        now: Callable[[], float],
+    ) -> None:
+        self.damage: Damage | None = None
+        self.warnings: tuple[str, ...] = ()
+        self.last_read = FleetState()
+        """What STATE held at the last try, damaged or not."""
+        self._connection = connection
+        self._control = control
+        self._seen = seen
+        self._reports = reports
+        self._now = now
+
+    async def open(self) -> Opened:
+        """One try. Raises Damaged, or Unavailable."""
+        seen, reports = self._seen.seen, self._reports()
+        if seen is None or await streams.exists(self._connection):
+            self.warnings = tuple(await streams.create(self._connection))
+        state = self.last_read = await self._read_state()
+        found = await look(self._connection)
+        self._judge(found, judge(seen, found, state, state.sequence, reports))
+        newest = await streams.newest(self._connection)
+        if state.log_id is None and found.genesis is None:
+            await self._write_genesis(newest.server_now, found.head)
+        return Opened(state, found.head, newest.server_now)
+
+    async def inspect(self, state: FleetState) -> None:
+        """Of a log that is followed. Raises Damaged, or Unavailable."""
+        seen, applied, reports = self._seen.seen, state.sequence, self._reports()
+        found = await look(self._connection)
+        self._judge(found, judge(seen, found, state, applied, reports))
+
+    def _judge(self, found: Found, reason: str | None) -> None:
+        if reason is None:
+            self.damage = None
+            return
+        if self.damage is None or self.damage.reason != reason:
+            log.error("log.damaged", reason=reason, head=found.head)
+            since = codec.rfc3339(self._now())
+            self.damage = describe(reason, since, self._seen.seen, found)
+        raise Damaged(reason)
+
+    async def _read_state(self) -> FleetState:
+        state = FleetState()
+        if not await streams.exists(self._connection):
+            return state
+        documents, _ = await read_state(self._connection)
+        for stored in documents:
+            state.apply(stored.sequence, stored.subject, stored.payload)
+        return state
+
+    async def _write_genesis(self, now: float, head: int) -> None:
+        """First document of a new log. Another control may be first: then it is that one's log."""
+        log_id = LogId(secrets.token_hex(16))
+        envelope = Envelope(log=log_id, control=self._control, now=now, seen=head, epoch=0)
+        document = Genesis(log_id=log_id, format=FORMAT)
+        sealed = envelope.seal(subjects.GENESIS, "log.begun", document, new_event_id(now))
+        await write(self._connection, sealed, expected=0)
