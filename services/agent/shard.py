@@ -387,7 +387,7 @@ def _ordered_alive(life: Life, order: AssignedShard, rules: Rules) -> Outcome:
     """Another launch of the same attempt changes nothing that runs."""
     if order.attempt > life.order.attempt:
         return _stop(replace(life, wanted=True, successor=order), rules)
-    if False:
+    if order.attempt < life.order.attempt:
         return life, ()
     told = replace(life, wanted=True, order=replace(order, launch=life.order.launch))
     if order.goal == "drain" and life.phase != "ready":
