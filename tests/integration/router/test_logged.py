@@ -483,8 +483,10 @@ async def test_reports_its_uses_and_what_is_gone(
         await until_reported({"tiny": ["tiny-0-1", "tiny-1-1"]})
         await leader.swap(2, "models: {}")
         await until_reported({})
-    async with a_router(nats.url, tmp_path):  # Another start writes over its own reports.
-        await until_reported({})
+    async with a_router(nats.url, tmp_path):  # Another start writes over the reports of the first.
+        await leader.swap(3, BIG)
+        await leader.endpoints("127.0.0.1:1", model="big")
+        await until_reported({"big": []})
 
 
 def more_than(answers: list[bytes], count: int) -> bool:

@@ -49,6 +49,8 @@ class Running:
     """A router process."""
 
     process: asyncio.subprocess.Process
+    port: int
+    """For clients."""
     client: aiohttp.ClientSession
     admin: aiohttp.ClientSession
 
@@ -92,7 +94,7 @@ async def a_router(folder: Path, **settings: str) -> AsyncGenerator[Running, Non
         aiohttp.ClientSession(f"http://127.0.0.1:{admin}") as admin_session,
     ):
         try:
-            yield Running(process, client_session, admin_session)
+            yield Running(process, client, client_session, admin_session)
         finally:
             if process.returncode is None:
                 process.kill()
@@ -209,6 +211,19 @@ async def test_a_taken_port_is_named(tmp_path: Path) -> None:
             assert only.address.split(":")[1].encode() in errors
 
 
+async def refuses_connections(router: Running) -> None:
+    """Of new clients; those that are there may finish."""
+    async with asyncio.timeout(10):
+        while True:
+            try:
+                _, writer = await asyncio.open_connection("127.0.0.1", router.port)
+            except ConnectionRefusedError:
+                assert router.process.returncode is None
+                return
+            writer.close()
+            await asyncio.sleep(0.02)
+
+
 async def test_told_to_end_it_finishes_what_is_short_and_breaks_off_the_rest(
     tmp_path: Path,
 ) -> None:
@@ -236,6 +251,7 @@ async def test_told_to_end_it_finishes_what_is_short_and_breaks_off_the_rest(
                 router.chat(stream=True), router.chat("endless", stream=True)
             )
             router.process.send_signal(signal.SIGTERM)
+            await refuses_connections(router)
             assert (await short.read()).endswith(DONE)
             last = (await endless.read()).removesuffix(b"\n\n").rpartition(b"\n\n")[2]
             assert json.loads(last.removeprefix(b"data: "))["error"]["code"] == "shutting_down"
