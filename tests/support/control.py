@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from schemas import codec, subjects
 from schemas.beats import AgentBeat
-from schemas.documents import Assignment, Document, Gone, NodeInfo, ShardPhase, ShardStatus
+from schemas.documents import Assignment, Document, ShardPhase, ShardStatus
 from schemas.events import Event, log_prefix
 from schemas.ids import EventId, LogId, NodeId
 from services.fleet.state import FleetState
@@ -202,10 +202,6 @@ class Node:
                 incarnation=self.info.incarnation,
             )
             await self._put(subjects.node_shard(self.name, slot), status)
-
-    async def forget(self, slot: int, replica: str) -> None:
-        """The shard's slot is free again."""
-        await self._put(subjects.node_shard(self.name, slot), Gone(id=replica))
 
 
 @asynccontextmanager

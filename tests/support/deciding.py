@@ -24,8 +24,6 @@ from services.control.silence import Silence
 from services.fleet.state import FleetState
 from tests.builders import NOW, Script, a_pointer, an_event, at
 
-DRAINED = ("drain", "stopped")
-
 
 class Fleet:
     """Nodes, a catalog and a clock. `turn` decides and folds; agents report only when told to."""
@@ -135,7 +133,9 @@ class Fleet:
                 error=error,
                 incarnation=info.document.incarnation,
             )
-            self.script.put(subjects.node_shard(plan.node, self._slot(plan.node, replica.id)), shard)
+            self.script.put(
+                subjects.node_shard(plan.node, self._slot(plan.node, replica.id)), shard
+            )
 
     def _slot(self, node: NodeId, replica: ReplicaId) -> int:
         """The slot that names the replica, else the lowest unused one."""
@@ -183,7 +183,3 @@ class Fleet:
             if any(s.node == assignment.node and s.phase == "stopped" for s in known):
                 continue  # What was reported stopped is never started again.
             self.report(held.document, "stopped" if shard.goal == "drain" else "ready")
-
-
-def name(text: str) -> ModelName:
-    return ModelName(text)
