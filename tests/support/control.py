@@ -4,10 +4,10 @@ import asyncio
 import json
 import urllib.error
 import urllib.request
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -25,21 +25,7 @@ from tests.builders import AT, a_node
 from tests.support.nats_server import NatsServer
 from tests.support.ports import free_port
 from tests.support.programs import Program
-
-T = TypeVar("T")
-CAP_SECONDS = 60.0
-
-
-async def wait_for(ask: Callable[[], Awaitable[T | None]], what: str) -> T:
-    """Ask until the answer is true; fails, naming `what`, after a generous cap."""
-    last: T | None = None
-    try:
-        async with asyncio.timeout(CAP_SECONDS):
-            while not (last := await ask()):
-                await asyncio.sleep(0.02)
-            return last
-    except TimeoutError:
-        raise AssertionError(f"never: {what}; the last answer was {last!r}") from None
+from tests.support.waiting import eventually
 
 
 class Control:
@@ -97,7 +83,7 @@ class Control:
             status = await self.ask("status")
             return status if status is not None and true(status) else None
 
-        return await wait_for(asked, f"{self.name} {what}")
+        return await eventually(asked, f"{self.name} {what}")
 
     async def apply(self, source: str, **options: object) -> tuple[int, dict[str, Any]]:
         return await self.call("catalog", {"source": source, **options})
@@ -181,7 +167,7 @@ class Node:
             found = await self.assignment()
             return found if found is not None and len(found.shards) == count else None
 
-        return await wait_for(asked, f"{self.name} is assigned {count} shards")
+        return await eventually(asked, f"{self.name} is assigned {count} shards")
 
     async def report(self, phase: ShardPhase) -> None:
         """Of every shard that is assigned."""
@@ -205,7 +191,7 @@ class Node:
 
 
 @asynccontextmanager
-async def a_live_node(name: str, connection: Connection, log: LogId) -> AsyncIterator[Node]:
+async def a_live_node(name: str, connection: Connection, log: LogId) -> AsyncGenerator[Node]:
     """Joined, beating, and answering probes until the block ends."""
 
     async def livez(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

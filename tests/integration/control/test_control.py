@@ -12,9 +12,10 @@ from services.log import streams
 from services.log.connect import Connection
 from services.log.guarded import Sealed, Written, write
 from tests.builders import a_genesis, an_event
-from tests.support.control import Control, Controls, a_live_node, dump_of, read_log, wait_for
+from tests.support.control import Control, Controls, a_live_node, dump_of, read_log
 from tests.support.nats_server import NatsServer
 from tests.support.ports import free_port
+from tests.support.waiting import eventually
 
 ONE = (
     "models:\n  one: {engine: llamacpp, source: /models/one.gguf, patience: 5s, drain_grace: 1s}\n"
@@ -47,7 +48,7 @@ async def test_a_killed_control_comes_back_with_the_same_state(
             answer = await control.ask("replicas")
             return answer and answer["items"] and answer["items"][0]["routed"]
 
-        await wait_for(routed, "the replica is routed")
+        await eventually(routed, "the replica is routed")
         sequence, before = await served(control)
         control.program.kill()
         began = time.monotonic()
