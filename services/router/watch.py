@@ -41,7 +41,8 @@ CHECK_SECONDS = 5.0
 RETRY_SECONDS = 0.25
 BEHIND_SECONDS = 2.0
 SYNC_SECONDS = 0.02
-SAVE_SECONDS = 1.0
+SAVE_SECONDS = 0.1
+"""Between two writes of the disk copy: what is newer than that a kill -9 may take."""
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 

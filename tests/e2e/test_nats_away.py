@@ -38,8 +38,10 @@ async def test_a_router_restarted_while_nats_is_away_serves_from_its_disk_copy(
     serving: Fleet,
 ) -> None:  # spec: T9
     fleet = serving
-    fleet.nats.kill()
     router = fleet.programs["router-1"]
+    replicas = set(await fleet.engine_pids())
+    await eventually(lambda: copied(fleet, replicas), "both replicas are in the disk copy")
+    fleet.nats.kill()
     router.kill()
     router.start()
     await fleet.until_served("tiny")
@@ -53,6 +55,12 @@ async def test_a_router_restarted_while_nats_is_away_serves_from_its_disk_copy(
 async def all_routers_current(fleet: Fleet) -> bool:
     answer = await fleet.ask("status")
     return bool(answer and answer.get("routers") and answer["leading"])
+
+
+async def copied(fleet: Fleet, replicas: set[str]) -> bool:
+    copy = fleet.root / "router-1" / "router" / "table.json"
+    text = await asyncio.to_thread(copy.read_text)
+    return all(replica in text for replica in replicas)
 
 
 async def verdicts_written(fleet: Fleet) -> list[Any]:
