@@ -32,7 +32,6 @@ class Config(Struct, frozen=True, kw_only=True):
     memory_bytes: int
     secrets_folder: Path
     engines_survive: bool
-    log_level: str
 
 
 def configure(settings: Resolved) -> Config:
@@ -60,7 +59,6 @@ def configure(settings: Resolved) -> Config:
         memory_bytes=_memory_bytes(settings),
         secrets_folder=Path(text("agent.secrets-dir", str(data / "secrets"))),
         engines_survive=settings.flag("agent.survive"),
-        log_level=settings.text("log.level"),
     )
 
 

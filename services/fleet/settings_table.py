@@ -190,11 +190,6 @@ SETTINGS: tuple[Setting, ...] = (
         default="10s",
         help="time between two idle reports",
     ),
-    Setting(
-        name="router.tokens",
-        kind="path",
-        help="file of client keys' hashes; unset: no keys are asked for",
-    ),
     Setting(name="agent.node", kind="text", help="name of this node; unset: the host's name"),
     Setting(
         name="agent.listen",
