@@ -276,6 +276,9 @@ class AssignedShard(Document, frozen=True, gc=False, kw_only=True):
     goal: ShardGoal
     deadline: str | None = None
     """With goal drain: stop at this time even when busy; None: wait for ever."""
+    grace_seconds: float | None = None
+    """With goal drain: stop so long after first obeying it, by the agent's own measure, even when
+    busy; None: wait for ever. A length of time, since no two machines' clocks agree."""
     launch: LaunchSpec
     cause: EventId | None = None
     """The replica event that put it here; the agent's reports name it as their cause."""

@@ -9,7 +9,14 @@ A node with nothing to run keeps an empty document: absent would mean "unknown",
 from collections.abc import Sequence
 
 from schemas import codec, subjects
-from schemas.documents import AssignedShard, Assignment, EndpointShard, LaunchSpec, ShardPlan
+from schemas.documents import (
+    AssignedShard,
+    Assignment,
+    EndpointShard,
+    LaunchSpec,
+    ReplicaDocument,
+    ShardPlan,
+)
 from schemas.ids import EventId, NodeId, ReplicaId
 from services.control.drafts import Order
 from services.control.launch import launch
@@ -78,22 +85,27 @@ def _shard(turn: Turn, standing: Standing, plan: ShardPlan, before: Told) -> Ass
         attempt=replica.attempt,
         goal="drain" if drains else "run",
         deadline=replica.deadline if drains else None,
+        grace_seconds=_left(turn, replica) if drains else None,
         launch=spec,
         cause=standing.event,
     )
-    if known is not None and (known.goal, known.deadline) == (shard.goal, shard.deadline):
-        return known
-    return shard
+    return known if known is not None and known.goal == shard.goal else shard
+
+
+def _left(turn: Turn, replica: ReplicaDocument) -> float | None:
+    """Seconds of its grace that are left now; None: it may take for ever."""
+    if replica.deadline is None:
+        return None
+    return max(0.0, codec.seconds(replica.deadline) - turn.now)
 
 
 def may_stop(turn: Turn, standing: Standing) -> bool:
     """No router will send it anything new, or its grace has ended."""
     replica = standing.document
-    if replica.deadline is not None:
-        left = codec.seconds(replica.deadline) - turn.now
-        if left <= 0:
-            return True
-        turn.waits.append(left)
+    left = _left(turn, replica)
+    if left == 0:
+        return True
+    turn.waits += [] if left is None else [left]
     count = _documents(turn, standing)
     if count == 0:
         return True  # Never published.

@@ -366,6 +366,23 @@ def test_a_router_that_never_applies_is_not_waited_for_longer_than_the_grace() -
     assert fleet.assigned("node-1")[replica_name("tiny")].goal == "drain"
 
 
+# spec: R7
+def test_a_node_is_told_how_long_it_may_drain_not_until_when() -> None:
+    fleet = Fleet(a_node("node-1"), models=[a_model()])
+    fleet.turn()
+    fleet.ready()
+    fleet.routers[ROUTER] = 1
+    fleet.swap()
+    fleet.turn()
+    fleet.wait(40)
+    fleet.routers[ROUTER] = fleet.state.sequence
+    fleet.turn()
+    told = fleet.assigned("node-1")[replica_name("tiny")]
+    assert (told.goal, told.grace_seconds) == ("drain", 560.0)
+    fleet.wait(100)
+    assert fleet.turn().drafts == ()  # The agent counts down by itself.
+
+
 # spec: C9
 def test_zero_replicas_keeps_the_model_and_runs_none() -> None:
     fleet = two_nodes()
