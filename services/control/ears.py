@@ -88,7 +88,7 @@ class Ears:
         who = f"router {beat.router}"
         self._reports[who] = Reported(who, beat.log, beat.highest), now
         self.routers[beat.router] = beat, now
-        self.hearing.router(beat.router, beat.applied, now)
+        self.hearing.router(beat.router, beat.incarnation, beat.applied, now)
 
     def _on_control_beat(self, message: Message) -> None:
         beat = _decoded(message, ControlBeat)

@@ -29,7 +29,7 @@ class Silence(Struct, frozen=True, kw_only=True):
     unanswered: frozenset[NodeId] = frozenset()
     """Nodes whose last direct probe, sent since they fell silent, failed."""
     routers: Mapping[RouterId, int] = {}
-    """LOG sequence applied by each router that was heard lately."""
+    """LOG sequence applied by each router that was heard lately; by all processes of that name."""
 
     def of(self, node: NodeId) -> float:
         """Seconds for which the node could have been heard and was not."""
@@ -41,9 +41,13 @@ class Silence(Struct, frozen=True, kw_only=True):
         return self.hearing_seconds >= UNREACHABLE_SECONDS
 
 
-class _Router(Struct):
+class _Router(Struct, frozen=True):
     heard: float
     applied: int
+
+
+def _is_heard(router: _Router, now: float) -> bool:
+    return now - router.heard < UNREACHABLE_SECONDS
 
 
 class Hearing:
@@ -53,7 +57,8 @@ class Hearing:
         self._since: float | None = None
         self._last_turn: float | None = None
         self._nodes: dict[NodeId, float] = {}
-        self._routers: dict[RouterId, _Router] = {}
+        self._routers: dict[tuple[RouterId, str], _Router] = {}
+        """By name and incarnation: a second process of the same name also routes."""
         self._unanswered: dict[NodeId, float] = {}
 
     def turn(self, now: float, *, connected: bool) -> None:
@@ -83,9 +88,18 @@ class Hearing:
         self._nodes[node] = now
         self._unanswered.pop(node, None)
 
-    def router(self, router: RouterId, applied: int, now: float) -> None:
-        """A beat of a router."""
-        self._routers[router] = _Router(now, applied)
+    def router(self, router: RouterId, incarnation: str, applied: int, now: float) -> None:
+        """A beat of a router. Those that fell silent are forgotten."""
+        self._routers[router, incarnation] = _Router(now, applied)
+        self._routers = {key: of for key, of in self._routers.items() if _is_heard(of, now)}
+
+    def _applied(self, now: float) -> dict[RouterId, int]:
+        """Of processes with one name, the slowest counts."""
+        least: dict[RouterId, int] = {}
+        for (router, _), of in self._routers.items():
+            if _is_heard(of, now):
+                least[router] = min(of.applied, least.get(router, of.applied))
+        return least
 
     def probed(self, node: NodeId, asked_at: float, *, answered: bool) -> None:
         """A direct probe ended. It says nothing of a node that was heard after it was sent."""
@@ -105,9 +119,5 @@ class Hearing:
             hearing_seconds=now - self._since,
             nodes={node: now - heard for node, heard in self._nodes.items()},
             unanswered=frozenset(self._unanswered),
-            routers={
-                router: of.applied
-                for router, of in self._routers.items()
-                if now - of.heard < UNREACHABLE_SECONDS
-            },
+            routers=self._applied(now),
         )

@@ -41,9 +41,20 @@ def test_hearing_begins_anew_after_a_stall_of_this_process() -> None:
 
 def test_a_router_counts_for_five_seconds_after_its_beat() -> None:
     hearing = hearing_from(100.0)
-    hearing.router(ROUTER, 42, 100.0)
+    hearing.router(ROUTER, "i", 42, 100.0)
     assert hearing.measure(104.9).routers == {ROUTER: 42}
     assert hearing.measure(105.0).routers == {}
+
+
+# spec: R7
+def test_of_two_routers_with_one_name_the_slower_counts() -> None:
+    hearing = hearing_from(100.0)
+    hearing.router(ROUTER, "fast", 42, 100.0)
+    hearing.router(ROUTER, "slow", 7, 100.1)
+    hearing.router(ROUTER, "fast", 43, 101.0)
+    assert hearing.measure(101.5).routers == {ROUTER: 7}
+    hearing.router(ROUTER, "fast", 44, 106.0)
+    assert hearing.measure(106.0).routers == {ROUTER: 44}  # The slow one fell silent.
 
 
 def test_a_failed_probe_counts_until_the_node_is_heard() -> None:
