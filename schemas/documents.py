@@ -218,10 +218,12 @@ class ReplicaDocument(Document, frozen=True, gc=False, kw_only=True):
     shards: tuple[ShardPlan, ...]
     goal: ReplicaGoal
     since: str
-    """When this goal was set, by control's clock."""
+    """When this goal was set or this attempt began, by control's clock."""
     reason: str = ""
     deadline: str | None = None
-    """Drain ends here at the latest; None with goal drain: never by time."""
+    """Drain ends here at the latest, by control's clock; None with goal drain: never by time."""
+    taken_ports: int = 0
+    """Ports of this generation that its node found in a stranger's hands."""
 
 
 class SecretRef(Document, frozen=True, gc=False, kw_only=True):

@@ -26,6 +26,10 @@ from services.control.turn import Turn
 
 PORT_IN_USE = "port_in_use"
 """Failure class of a shard that found its port taken."""
+MOST_PORTS = 8
+"""A replica whose ports were found taken so often stays failed, with that reason."""
+FIRST_PAUSE_SECONDS = 1.0
+"""Between the second port of a replica and its third; doubled with each further one."""
 
 
 def place_missing(turn: Turn, models: Mapping[ModelName, Model]) -> int:
@@ -50,6 +54,8 @@ def _replace_taken_port(turn: Turn, room: Room, standing: Standing) -> None:
     plan, error = replica.shards[0], head.document.error
     if head.document.phase != "failed" or error is None or error.failure != PORT_IN_USE:
         return
+    if replica.taken_ports >= MOST_PORTS or not _has_paused(turn, replica):
+        return
     candidate = room.candidate(plan.node)
     ports = [] if candidate is None else free_ports(candidate, 1, after=plan.port)
     if not ports or candidate is None:
@@ -60,8 +66,19 @@ def _replace_taken_port(turn: Turn, room: Room, standing: Standing) -> None:
         attempt=replica.attempt + 1,
         shards=(replace(plan, port=ports[0]), *replica.shards[1:]),
         since=codec.rfc3339(turn.now),
+        taken_ports=replica.taken_ports + 1,
     )
     _write(turn, standing, document, "replica.moved_port", head.event)
+
+
+def _has_paused(turn: Turn, replica: ReplicaDocument) -> bool:
+    """The first move is made at once: one stranger is nothing unusual, many are."""
+    if replica.taken_ports == 0:
+        return True
+    pause = FIRST_PAUSE_SECONDS * 2 ** (replica.taken_ports - 1)
+    left = codec.seconds(replica.since) + pause - turn.now
+    turn.waits += [left] if left > 0 else []
+    return left <= 0
 
 
 def _write(

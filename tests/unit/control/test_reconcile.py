@@ -432,6 +432,41 @@ def test_a_taken_port_is_replaced_by_the_next_as_a_new_attempt() -> None:
     assert fleet.ask().drafts == ()
 
 
+def find_port_taken(fleet: Fleet) -> int:
+    """The node reports it, and control decides. Returns the attempt."""
+    taken = LastError(failure="port_in_use", message="in a stranger's hands")
+    fleet.report(fleet.replicas()[0], "failed", error=taken)
+    fleet.turn()
+    return fleet.replicas()[0].attempt
+
+
+def test_between_two_taken_ports_there_is_a_growing_pause() -> None:
+    fleet = Fleet(a_node("node-1"), models=[a_model()])
+    fleet.turn()
+    assert [find_port_taken(fleet) for _ in range(10)] == [2] * 10
+    assert fleet.ask().wake_at == fleet.now + 1.0
+    fleet.wait(1)
+    assert [find_port_taken(fleet) for _ in range(10)] == [3] * 10
+    fleet.wait(1)
+    assert find_port_taken(fleet) == 3
+    fleet.wait(1)
+    assert find_port_taken(fleet) == 4
+
+
+def test_a_replica_whose_every_port_is_taken_stays_failed_with_that_reason() -> None:
+    fleet = Fleet(a_node("node-1"), models=[a_model()])
+    fleet.turn()
+    for _ in range(300):
+        fleet.wait(600)
+        find_port_taken(fleet)
+    (replica,) = fleet.replicas()
+    assert (replica.attempt, replica.taken_ports, replica.goal) == (9, 8, "run")
+    assert fleet.ask().drafts == ()
+    (reported,) = fleet.state.shards_of(replica.id)
+    assert reported.document.error is not None
+    assert reported.document.error.failure == "port_in_use"
+
+
 # spec: C6
 def test_a_changed_profile_rolls_one_surge_at_a_time() -> None:
     fleet = two_nodes()
