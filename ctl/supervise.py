@@ -20,6 +20,7 @@ import msgspec
 
 from schemas.documents import ProcessIdentity, RestartPolicy
 from services.fleet.restarts import forgotten, pause
+from services.runtime import proc
 
 POLICY = RestartPolicy(first_seconds=0.5, longest_seconds=30.0, healthy_seconds=60.0)
 LOG_BYTES = 16 << 20
@@ -60,7 +61,7 @@ class Child:
                 preexec_fn=_prepared(os.getpid()),
             )
         self.started = now
-        identity = identify(self.process.pid)
+        identity = proc.identify(self.process.pid)
         if identity is not None:
             self.identity_file.write_bytes(msgspec.json.encode(identity))
 
@@ -145,25 +146,12 @@ def _put_aside(log: Path) -> None:
         log.replace(log.with_suffix(".log.1"))
 
 
-def identify(pid: int) -> ProcessIdentity | None:
-    """Boot, pid and start time: together they name one process for good. None: there is none."""
-    try:
-        boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return None
-    fields = stat.rpartition(")")[2].split()  # The name before it may hold blanks.
-    if fields[0] == "Z":
-        return None
-    return ProcessIdentity(boot_id=boot_id, pid=pid, start_ticks=int(fields[19]))
-
-
 def end_leftovers(folder: Path, grace_seconds: float) -> list[str]:
     """End what an earlier parent left behind, never a stranger that got its pid. Returns the names."""
     left: dict[str, ProcessIdentity] = {}
     for file in sorted(folder.glob("*.json")):
         identity = _read_identity(file)
-        if identity is not None and identify(identity.pid) == identity:
+        if identity is not None and proc.is_alive(identity):
             left[file.stem] = identity
         file.unlink(missing_ok=True)
     for number, wait in ((signal.SIGTERM, grace_seconds), (signal.SIGKILL, grace_seconds)):
@@ -181,24 +169,7 @@ def _read_identity(file: Path) -> ProcessIdentity | None:
 def _signal_and_wait(
     processes: Sequence[ProcessIdentity], number: signal.Signals, seconds: float
 ) -> None:
-    alive = [each for each in processes if identify(each.pid) == each]
-    for each in alive:
-        _signal(each, number)
+    alive = [each for each in processes if proc.send(each, number)]
     until = time.monotonic() + seconds
-    while time.monotonic() < until and any(identify(each.pid) == each for each in alive):
+    while time.monotonic() < until and any(map(proc.is_alive, alive)):
         time.sleep(0.05)
-
-
-def _signal(process: ProcessIdentity, number: signal.Signals) -> None:
-    """By a pidfd, checked after it was opened: the pid cannot change hands in between."""
-    try:
-        handle = os.pidfd_open(process.pid)
-    except ProcessLookupError:
-        return
-    try:
-        if identify(process.pid) == process:
-            signal.pidfd_send_signal(handle, number)
-    except ProcessLookupError:
-        return
-    finally:
-        os.close(handle)

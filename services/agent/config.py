@@ -22,7 +22,10 @@ class Config(Struct, frozen=True, kw_only=True):
     data: Path
     listen: str
     """host:port of the admin listener."""
+    admin_address: str
+    """host:port that control probes it by."""
     address: str
+    """Host of this node's engines."""
     fabric_address: str
     ports: tuple[int, int]
     environments: tuple[Environment, ...]
@@ -38,19 +41,19 @@ def configure(settings: Resolved) -> Config:
     """Asks the machine for what is not set. May run `--version` of configured engines."""
     data = Path(settings.text("data.dir")).resolve()
     listen, ports = settings.address("agent.listen"), settings.ports("agent.ports")
-    address = settings.text("agent.address")
+    admin = settings.advertised("agent.address")
 
     def text(name: str, otherwise: str) -> str:
         return settings.text(name) if settings.has(name) else otherwise
 
-    host = f"[{listen.host}]" if ":" in listen.host else listen.host
     return Config(
         node=NodeId(text("agent.node", platform.node())),
         nats_url=settings.text("nats.url"),
         data=data,
-        listen=f"{host}:{listen.port}",
-        address=address,
-        fabric_address=text("agent.fabric-address", address),
+        listen=listen.text,
+        admin_address=admin.text,
+        address=admin.host,
+        fabric_address=text("agent.fabric-address", admin.host),
         ports=(ports.first, ports.last),
         environments=_environments(settings),
         fabric=text("agent.fabric", ""),

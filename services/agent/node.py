@@ -8,13 +8,14 @@ from msgspec import DecodeError, Struct
 from schemas import codec, subjects
 from schemas.documents import NodeInfo, Session, ShardStatus
 from schemas.ids import NodeId
-from services.agent import gpus, proc
+from services.agent import gpus
 from services.agent.config import Config
 from services.agent.environments import shown
 from services.agent.shards import Stranger
 from services.log.connect import Connection
 from services.log.snapshot import get
 from services.log.stored import Stored
+from services.runtime import proc
 
 
 class NameTaken(Exception):
@@ -37,7 +38,7 @@ def describe(
         agent_version=metadata.version("flotilla"),
         address=config.address,
         fabric_address=config.fabric_address,
-        admin_address=config.listen,
+        admin_address=config.admin_address,
         ports=config.ports,
         cards=gpus.cards(snapshot),
         cards_fault=snapshot.fault,

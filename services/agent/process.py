@@ -17,8 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from schemas.documents import ProcessIdentity
-from services.agent import proc
 from services.agent.shard import Life, Process
+from services.runtime import proc
 
 SHIM = Path(__file__).with_name("shim.py")
 REPLICA, INCARNATION, AGENT = "FLOTILLA_REPLICA", "FLOTILLA_INCARNATION", "FLOTILLA_AGENT"

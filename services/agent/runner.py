@@ -21,13 +21,14 @@ from msgspec.structs import replace
 from schemas.beats import EngineLoad
 from schemas.documents import LastError, Progress
 from schemas.ids import EngineName, ReplicaId
-from services.agent import engine_log, probe, proc, process, secrets, shard
+from services.agent import engine_log, probe, process, secrets, shard
 from services.agent.diagnose import diagnose, lines, progress
 from services.agent.engine_log import EngineLog
 from services.agent.engines.adapter import Adapter, Environment, refusal
 from services.agent.engines.table import ADAPTERS
 from services.agent.shard import Action, Event, Life, Process
 from services.agent.store import Store
+from services.runtime import proc
 
 log = structlog.get_logger()
 

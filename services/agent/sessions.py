@@ -12,10 +12,11 @@ import structlog
 from msgspec import Struct
 
 from schemas.documents import ProcessIdentity
-from services.agent import proc, process
+from services.agent import process
 from services.agent.engines.table import ADAPTERS
 from services.agent.shard import Life, parked
 from services.agent.store import Store
+from services.runtime import proc
 
 log = structlog.get_logger()
 

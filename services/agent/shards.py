@@ -14,12 +14,13 @@ from msgspec import Struct
 from schemas.beats import EngineLoad
 from schemas.documents import AssignedShard, Assignment, Session, ShardStatus
 from schemas.ids import ReplicaId
-from services.agent import proc, shard
+from services.agent import shard
 from services.agent.reports import Reports
 from services.agent.runner import Host, Runner
 from services.agent.shard import Life
 from services.agent.slots import Slots
 from services.agent.store import Store
+from services.runtime import proc
 
 log = structlog.get_logger()
 

@@ -13,12 +13,13 @@ from msgspec.structs import replace
 
 from schemas.documents import AssignedShard, LaunchSpec, SecretRef
 from schemas.ids import EngineName, EventId, ModelName, ReplicaId
-from services.agent import proc, process
+from services.agent import process
 from services.agent.environments import installed
 from services.agent.probe import session
 from services.agent.runner import Host, Runner
 from services.agent.shard import Event, Life, Process, begin
 from services.agent.store import Store
+from services.runtime import proc
 from tests.support.waiting import until
 
 

@@ -14,8 +14,8 @@ import pytest_asyncio
 from msgspec.structs import replace
 
 from schemas.documents import AssignedShard, Gone, NodeInfo, ShardStatus
-from services.agent import proc
 from services.log.connect import Connection
+from services.runtime import proc
 from tests.support.nats_server import NatsServer
 from tests.support.node import NODE, AgentProcess, Orders
 from tests.support.ports import free_port

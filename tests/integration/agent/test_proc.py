@@ -8,11 +8,13 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
-from services.agent import gpus, proc, process
+from services.agent import gpus, process
+from services.runtime import proc
 from tests.support.waiting import until
 
 MARK = {"FLOTILLA_REPLICA": "tests-0-1"}
@@ -96,6 +98,46 @@ def test_says_who_listens_on_a_port() -> None:
         with socket.create_connection(("127.0.0.1", port)):
             assert proc.connections(port) == 1
     assert not proc.listens([os.getpid()], port)
+
+
+def test_names_who_listens_among_everybody() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert proc.listener(port) == os.getpid()
+        assert proc.name(os.getpid())
+    assert proc.listener(port) is None
+    assert proc.name(-1) == ""
+
+
+def test_what_may_not_be_read_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # spec: A4
+    for entry in ("stat", "environ", "io", "status", "comm"):  # Any OSError will do.
+        (tmp_path / "1" / entry).mkdir(parents=True)
+    (tmp_path / "net" / "tcp").mkdir(parents=True)
+    monkeypatch.setattr(proc, "PROC", tmp_path)
+    assert proc.stat(1) is None
+    assert list(proc.everybody()) == []
+    assert proc.environ(1) == {}
+    assert proc.work_done([1]) == 0
+    assert not proc.listens([1], 80)
+    assert proc.connections(80) == 0
+
+
+async def test_a_child_is_found_without_a_look_at_everybody(
+    family: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leader = proc.identify(family.pid)
+    assert leader is not None
+    await until(lambda: len(proc.members(leader, {})) == 3)
+    child = proc.child_of(leader)
+    assert child is not None
+    found = proc.stat(child.pid)
+    assert found is not None
+    assert (found.parent, found.session) == (family.pid, family.pid)
+    if (proc.PROC / str(family.pid) / "task" / str(family.pid) / "children").exists():
+        monkeypatch.setattr(proc, "everybody", lambda: iter(()))
+        assert proc.child_of(leader) == child
 
 
 def test_counts_what_a_load_has_done() -> None:

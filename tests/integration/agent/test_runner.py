@@ -18,8 +18,9 @@ from msgspec.structs import replace
 
 from schemas.documents import ProcessIdentity, Progress, SecretRef
 from schemas.ids import ReplicaId
-from services.agent import proc, shard
+from services.agent import shard
 from services.agent.sessions import end, orphans, stop_all
+from services.runtime import proc
 from tests.support.ports import free_port
 from tests.support.shards import OneShard, an_order, drained, engines, one_shard
 from tests.support.waiting import until

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import msgspec
 
-from ctl.supervise import Child, end_leftovers, identify, tend
+from ctl.supervise import Child, end_leftovers, tend
 from schemas.documents import ProcessIdentity
+from services.runtime import proc
 
 SLEEPS = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"]
 STUBBORN = [
@@ -102,21 +103,21 @@ def orphaned(folder: Path, command: list[str]) -> ProcessIdentity:
 
 def test_a_child_ends_with_its_parent_however_that_ended(tmp_path: Path) -> None:
     child = orphaned(tmp_path, SLEEPS)
-    until(lambda: identify(child.pid) != child)
+    until(lambda: not proc.is_alive(child))
 
 
 def test_a_child_that_outlived_its_parent_is_ended_by_the_next(tmp_path: Path) -> None:
     child = orphaned(tmp_path, STUBBORN)
-    assert identify(child.pid) == child
+    assert proc.is_alive(child)
     assert end_leftovers(tmp_path, grace_seconds=0.5) == ["thing"]
-    assert identify(child.pid) != child
+    assert not proc.is_alive(child)
     assert list(tmp_path.glob("*.json")) == []
 
 
 def test_a_stranger_with_a_reused_pid_is_left_alone(tmp_path: Path) -> None:
     with subprocess.Popen(SLEEPS, stdout=subprocess.DEVNULL) as stranger:
         try:
-            real = identify(stranger.pid)
+            real = proc.identify(stranger.pid)
             assert real is not None
             other = msgspec.structs.replace(real, start_ticks=real.start_ticks - 1)
             (tmp_path / "thing.json").write_bytes(msgspec.json.encode(other))

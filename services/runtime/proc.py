@@ -3,6 +3,9 @@
 
 A pid alone names nobody: pids are used again within minutes. An identity is boot id, pid and start
 time; a signal is sent through a pidfd that was opened before the start time was compared.
+
+Everything here blocks; what looks at every process of the machine belongs in a thread where others
+wait. How it fails: what may not be read (another user's, under hidepid) counts as not there.
 """
 
 import os
@@ -47,12 +50,16 @@ def boot_id() -> str:
 
 def stat(pid: int) -> Stat | None:
     """None: there is no such process."""
-    try:
-        text = (PROC / str(pid) / "stat").read_text(errors="replace")
-    except (FileNotFoundError, ProcessLookupError):
-        return None
+    text = _read(PROC / str(pid) / "stat").decode(errors="replace")
     fields = text.rpartition(")")[2].split()  # The name before it may hold anything.
+    if not fields:
+        return None
     return Stat(pid, fields[0], int(fields[1]), int(fields[3]), int(fields[19]))
+
+
+def name(pid: int) -> str:
+    """Of its program, cut by the kernel after 15 bytes; empty: not known."""
+    return _read(PROC / str(pid) / "comm").decode(errors="replace").strip()
 
 
 def identify(pid: int) -> ProcessIdentity | None:
@@ -75,17 +82,18 @@ def _is(process: ProcessIdentity, found: Stat) -> bool:
 
 def everybody() -> Iterator[Stat]:
     """All processes that live."""
-    for name in os.listdir(PROC):
-        if name.isdecimal() and (found := stat(int(name))) is not None and found.alive:
+    for pid in _pids():
+        if (found := stat(pid)) is not None and found.alive:
             yield found
+
+
+def _pids() -> list[int]:
+    return [int(entry) for entry in os.listdir(PROC) if entry.isdecimal()]
 
 
 def environ(pid: int) -> dict[str, str]:
     """The environment that the process was started with; empty where it may not be read."""
-    try:
-        raw = (PROC / str(pid) / "environ").read_bytes()
-    except OSError:
-        return {}
+    raw = _read(PROC / str(pid) / "environ")
     pairs = (entry.decode(errors="replace").partition("=") for entry in raw.split(b"\0"))
     return {name: value for name, equals, value in pairs if equals}
 
@@ -109,10 +117,20 @@ def members(leader: ProcessIdentity, mark: Mapping[str, str]) -> list[Stat]:
 
 def child_of(leader: ProcessIdentity) -> ProcessIdentity | None:
     """The engine: the shim's only child."""
-    for each in everybody():
-        if each.parent == leader.pid and each.session == leader.pid:
-            return each.identity(leader.boot_id)
+    for pid in _children(leader.pid):
+        found = stat(pid)
+        if found is not None and found.alive and found.session == leader.pid:
+            return found.identity(leader.boot_id)
     return None
+
+
+def _children(pid: int) -> list[int]:
+    """Of the kernel's own list, where it keeps one; else of a look at everybody."""
+    tasks = PROC / str(pid) / "task"
+    lists = [tasks / task / "children" for task in _entries(tasks)]
+    if any(path.exists() for path in lists):
+        return [int(child) for path in lists for child in _read(path).split()]
+    return [each.pid for each in everybody() if each.parent == pid]
 
 
 def send(process: ProcessIdentity, number: signal.Signals) -> bool:
@@ -134,8 +152,16 @@ def send(process: ProcessIdentity, number: signal.Signals) -> bool:
 
 def listens(pids: Iterable[int], port: int) -> bool:
     """Whether one of the processes listens on the port, on any address."""
+    return listener(port, pids) is not None
+
+
+def listener(port: int, pids: Iterable[int] | None = None) -> int | None:
+    """Who of these, or of all processes, listens on the port; None: nobody that can be seen."""
     inodes = {inode for state, inode in _sockets(port) if state == _LISTEN}
-    return any(_socket_inodes(pid) & inodes for pid in pids) if inodes else False
+    if not inodes:
+        return None
+    among = _pids() if pids is None else pids
+    return next((pid for pid in among if not inodes.isdisjoint(_socket_inodes(pid))), None)
 
 
 def connections(port: int) -> int:
@@ -146,29 +172,21 @@ def connections(port: int) -> int:
 def _sockets(port: int) -> Iterator[tuple[str, str]]:
     """State and inode of every TCP socket with this local port."""
     for table in ("tcp", "tcp6"):
-        path = PROC / "net" / table
-        if not path.exists():
-            continue
-        for line in path.read_text().splitlines()[1:]:
+        for line in _read(PROC / "net" / table).decode().splitlines()[1:]:
             fields = line.split()
             if int(fields[1].rpartition(":")[2], 16) == port:
                 yield fields[3], fields[9]
 
 
-def _socket_inodes(pid: int) -> set[str]:
-    found: set[str] = set()
-    try:
-        descriptors = os.listdir(PROC / str(pid) / "fd")
-    except OSError:
-        return found
-    for descriptor in descriptors:
+def _socket_inodes(pid: int) -> Iterator[str]:
+    folder = PROC / str(pid) / "fd"
+    for descriptor in _entries(folder):
         try:
-            target = os.readlink(PROC / str(pid) / "fd" / descriptor)
+            target = os.readlink(folder / descriptor)
         except OSError:
             continue
         if target.startswith("socket:["):
-            found.add(target[8:-1])
-    return found
+            yield target[8:-1]
 
 
 def work_done(pids: Iterable[int]) -> int:
@@ -185,10 +203,21 @@ def _peak_bytes(pid: int) -> int:
 
 
 def _numbers(path: Path, names: tuple[str, ...]) -> Iterator[int]:
-    try:
-        text = path.read_text(errors="replace")
-    except OSError:
-        return
-    for line in text.splitlines():
+    for line in _read(path).decode(errors="replace").splitlines():
         if line.startswith(names):
             yield int(line.split()[1])
+
+
+def _read(path: Path) -> bytes:
+    """Empty: it is gone, or may not be read."""
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def _entries(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
