@@ -37,8 +37,7 @@ def _url(what: str) -> str:
         return what
     for program, name in LISTENERS.items():
         if what == program:
-            host, port = settings(program).address(name)
-            return f"http://{f'[{host}]' if ':' in host else host}:{port}/readyz"
+            return f"http://{settings(program).address(name).text}/readyz"
     known = ", ".join(LISTENERS)
     raise Failure(Exit.USAGE, "usage", f"`{what}` is neither one of {known} nor an http:// URL")
 

@@ -10,6 +10,7 @@ from schemas.beats import EngineLoad
 from schemas.documents import LaunchSpec
 from services.agent.engines.adapter import Adapter, Health
 from services.fleet import engine_metrics
+from services.fleet.addresses import Address
 
 LOOK_TIMEOUT = aiohttp.ClientTimeout(total=5)
 ANSWER_TIMEOUT = aiohttp.ClientTimeout(total=120)
@@ -36,7 +37,7 @@ def session() -> aiohttp.ClientSession:
 def base_url(spec: LaunchSpec) -> str:
     """Where the engine is asked from its own node."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(spec.host, spec.host)  # noqa: S104
-    return f"http://[{host}]:{spec.port}" if ":" in host else f"http://{host}:{spec.port}"
+    return f"http://{Address(host, spec.port).text}"
 
 
 async def health(

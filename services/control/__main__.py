@@ -41,7 +41,7 @@ async def serve(config: Config, tokens: Tokens) -> int:
     """Until cancelled."""
     name = config.name or own_name(config.data)
     connection = Connection(config.nats_url, name)
-    leadership = Leadership(name, secrets.token_hex(4), config.listen)
+    leadership = Leadership(name, secrets.token_hex(4), config.address)
     loop = Loop(connection, leadership, SeenFile(config.data / "seen.json"), config.tick_seconds)
     code = 0
     await connection.start()

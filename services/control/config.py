@@ -18,6 +18,8 @@ class Config(Struct, frozen=True, kw_only=True):
     name: ControlId | None
     """None: made on first start and kept in the data folder."""
     listen: str
+    address: str
+    """host:port that a standby sends callers to while this one leads."""
     nats_url: str
     data: Path
     """Control's own folder."""
@@ -28,10 +30,10 @@ class Config(Struct, frozen=True, kw_only=True):
 def from_settings(found: Resolved) -> Config:
     """Raises ValueError where settings contradict each other."""
     data = Path(found.text("data.dir")) / "control"
-    host, port = found.address("control.listen")
     return Config(
         name=ControlId(found.text("control.name")) if found.has("control.name") else None,
-        listen=f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
+        listen=found.address("control.listen").text,
+        address=found.advertised("control.address").text,
         nats_url=found.text("nats.url"),
         data=data,
         tokens=Path(found.text("control.tokens"))

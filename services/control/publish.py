@@ -12,9 +12,10 @@ from schemas import subjects
 from schemas.documents import Endpoint, EndpointShard, Gone
 from schemas.ids import EventId, ModelName, ReplicaId, token
 from services.control.drafts import Order
-from services.control.standing import Standing
+from services.fleet.standing import Standing
 from services.control.turn import Turn
 from services.fleet import phases
+from services.fleet.addresses import Address
 from services.fleet.state import Held
 
 
@@ -75,7 +76,7 @@ def _endpoint(turn: Turn, standing: Standing) -> Endpoint | None:
     return Endpoint(
         replica=standing.id,
         incarnation=phases.incarnation(head.document),
-        address=f"{info.document.address}:{head.document.port}",
+        address=Address(info.document.address, head.document.port).text,
         node=head.document.node,
         kind=launch.kind,
         metrics=launch.metrics,

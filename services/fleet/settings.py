@@ -4,16 +4,22 @@ A flag wins over the environment, that over the file, that over the default. A w
 setting is a fault wherever it stands, also where another source would win over it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from msgspec import Struct
 
 from schemas.api import Fault
+from services.fleet.addresses import Address, advertised
 from services.fleet.settings_sources import Given, from_environment, from_file, from_flags
-from services.fleet.settings_table import SETTINGS, Program, Setting, settings_of
+from services.fleet.settings_table import (
+    BY_NAME,
+    SETTINGS,
+    Program,
+    Setting,
+    settings_of,
+)
 from services.fleet.settings_values import (
-    Address,
     Commands,
     EngineCommand,
     Labels,
@@ -99,6 +105,13 @@ class Resolved:
         """Host and port."""
         return self._of(name, Address)
 
+    def advertised(self, name: str) -> Address:
+        """What others are told to reach a listener by; `name` is the setting of its host."""
+        told = self._advertised(BY_NAME[name])
+        if told is None:
+            raise TypeError(f"{name} was not checked")
+        return told
+
     def ports(self, name: str) -> Ports:
         """First and last."""
         return self._of(name, Ports)
@@ -110,6 +123,15 @@ class Resolved:
     def engines(self, name: str) -> dict[str, EngineCommand]:
         """Of kind engines."""
         return self._of(name, Commands).values
+
+    def undecided(self) -> Iterator[Setting]:
+        """Hosts that must be set here, since their listeners have every address of the machine."""
+        rows = (row for row in settings_of(self.program) if row.advertises)
+        return (row for row in rows if self._advertised(row) is None)
+
+    def _advertised(self, row: Setting) -> Address | None:
+        host = self.text(row.name) if self.has(row.name) else None
+        return advertised(self.address(row.advertises), host)
 
     def _of(self, name: str, kind: type[T]) -> T:
         value = self.values[name][0]
@@ -140,7 +162,20 @@ def resolve(
             faults.append(_fault(given, given.value))
         else:
             values[given.name] = (given.value, given.source)
-    return SettingFaults(tuple(faults)) if faults else Resolved(program, values)
+    if faults:
+        return SettingFaults(tuple(faults))
+    found = Resolved(program, values)
+    faults = [_undecided(row, found) for row in found.undecided()]
+    return SettingFaults(tuple(faults)) if faults else found
+
+
+def _undecided(row: Setting, found: Resolved) -> Fault:
+    return Fault(
+        file=found.values[row.advertises][1],
+        path=row.name,
+        message=f"`{row.advertises}` is every address of this machine, and none for others to use",
+        hint=f"set `{row.name}`: {row.help}",
+    )
 
 
 def _default(row: Setting) -> Value:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, cast
 
 from schemas.api import Fault
 from services.fleet.settings_table import (
+    BY_NAME,
     OTHER_PREFIXES,
     OTHER_VARIABLES,
     PROGRAMS,
@@ -23,7 +24,6 @@ from services.fleet.units import Wrong
 _TOML_PLACE = re.compile(r" \(at line (\d+), column (\d+)\)$")
 _HEADING = re.compile(r"\s*\[+\s*([A-Za-z0-9_.\"-]+)")
 _KEY = re.compile(r"\s*([A-Za-z0-9_.\"-]+)\s*=")
-_BY_NAME = {row.name: row for row in SETTINGS}
 _SECTIONS = (*SHARED, *PROGRAMS)
 
 
@@ -86,7 +86,7 @@ def from_file(program: Program, text: str, file: str) -> Iterator[Given | Fault]
             yield _bad_section(section, keys, file, line)
             continue
         for key, value in cast("dict[str, Any]", keys).items():
-            row, line = _BY_NAME.get(f"{section}.{key}"), _line_of(text, section, key)
+            row, line = BY_NAME.get(f"{section}.{key}"), _line_of(text, section, key)
             if row is None:
                 yield _bad_key(section, key, file, line)
             elif row in mine:

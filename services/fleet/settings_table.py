@@ -23,6 +23,7 @@ Kind = Literal[
     "port",
     "ports",
     "address",
+    "host",
     "duration",
     "size",
     "count",
@@ -48,6 +49,9 @@ class Setting(Struct, frozen=True, kw_only=True):
     choices: tuple[str, ...] = ()
     short: str = ""
     """A second spelling of its flag."""
+    advertises: str = ""
+    """The listener whose host others are told by it. Unset, it is the listener's own; a listener on
+    every address has none, so then it must be set."""
 
     @property
     def section(self) -> str:
@@ -106,6 +110,12 @@ SETTINGS: tuple[Setting, ...] = (
         kind="address",
         default="127.0.0.1:7400",
         help="management API, /livez, /readyz, /metrics",
+    ),
+    Setting(
+        name="control.address",
+        kind="host",
+        help="host that a standby sends callers to; unset: the one of control.listen",
+        advertises="control.listen",
     ),
     Setting(
         name="control.tokens",
@@ -199,13 +209,14 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         name="agent.address",
-        kind="text",
-        default="127.0.0.1",
-        help="host that routers use for this node's engines",
+        kind="host",
+        help="host that routers use for this node's engines, and control for its probes; "
+        "unset: the one of agent.listen",
+        advertises="agent.listen",
     ),
     Setting(
         name="agent.fabric-address",
-        kind="text",
+        kind="host",
         help="host that the other nodes of a gang use; unset: agent.address",
     ),
     Setting(
@@ -260,6 +271,8 @@ SETTINGS: tuple[Setting, ...] = (
         help="GGUF file that the first catalog serves; unset: the demo's model",
     ),
 )
+
+BY_NAME = {row.name: row for row in SETTINGS}
 
 OTHER_VARIABLES = ("FLOTILLA_CONFIG", "FLOTILLA_SERVER", "FLOTILLA_TOKEN_FILE", "FLOTILLA_REPLICA")
 """Of ours in the environment, and no settings: of the command line, and the mark of our engines."""

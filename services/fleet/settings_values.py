@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from schemas.documents import EngineKind
+from services.fleet.addresses import Address, can_be_advertised
 from services.fleet.catalog_engines import ENGINES
 from services.fleet.settings_table import Kind, Setting
 from services.fleet.units import OFF, Wrong, duration, size, write_duration, write_size
@@ -23,18 +24,6 @@ class EngineCommand(Struct, frozen=True, kw_only=True):
     """An argv, to which the adapter adds its flags."""
     version: str = ""
     """Empty: the agent asks the engine."""
-
-
-class Address(NamedTuple):
-    """Where a program listens."""
-
-    host: str
-    port: int
-
-    @property
-    def text(self) -> str:
-        """host:port"""
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 class Ports(NamedTuple):
@@ -92,6 +81,15 @@ def _url(_: Setting, text: str) -> Value | Wrong:
         if not whole:
             return Wrong(f"`{server}` is no address of a server", "write `nats://HOST:PORT`")
     return text
+
+
+def _host(_: Setting, text: str) -> Value | Wrong:
+    host = text.removeprefix("[").removesuffix("]")
+    if text == OFF or not can_be_advertised(host):
+        return Wrong(
+            f"`{text}` is no host that others could reach", "write a name or an IP address"
+        )
+    return host
 
 
 def _choice(setting: Setting, text: str) -> Value | Wrong:
@@ -214,6 +212,7 @@ _READERS: dict[Kind, Callable[[Setting, str], Value | Wrong]] = {
     "url": _url,
     "path": _text,
     "choice": _choice,
+    "host": _host,
     "port": _port,
     "ports": _ports,
     "address": _address,

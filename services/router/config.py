@@ -32,8 +32,8 @@ def from_settings(found: Resolved) -> Config:
     """Raises ValueError where settings contradict each other."""
     config = Config(
         name=RouterId(found.text("router.name")) if found.has("router.name") else None,
-        listen=_address(found, "router.listen"),
-        admin_listen=_address(found, "router.admin-listen"),
+        listen=found.address("router.listen").text,
+        admin_listen=found.address("router.admin-listen").text,
         nats_url=found.text("nats.url"),
         data=Path(found.text("data.dir")) / "router",
         catalog=_path(found, "router.catalog"),
@@ -56,11 +56,6 @@ def from_settings(found: Resolved) -> Config:
     if (config.catalog is None) != (config.endpoints is None):
         raise ValueError("`router.catalog` and `router.endpoints` are set together")
     return config
-
-
-def _address(found: Resolved, name: str) -> str:
-    host, port = found.address(name)
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _path(found: Resolved, name: str) -> Path | None:

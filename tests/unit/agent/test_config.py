@@ -20,6 +20,12 @@ def test_asks_the_machine_for_what_is_not_set() -> None:  # spec: O8
     assert found.secrets_folder == found.data / "secrets"
 
 
+def test_control_probes_the_host_that_others_are_told_and_not_every_address() -> None:
+    found = config(AGENT_LISTEN="0.0.0.0:7500", AGENT_ADDRESS="10.0.0.5")
+    assert (found.listen, found.admin_address) == ("0.0.0.0:7500", "10.0.0.5:7500")
+    assert found.address == found.fabric_address == "10.0.0.5"
+
+
 def test_zero_cores_are_none_and_not_all() -> None:  # spec: O8
     found = config(AGENT_CORES="0", AGENT_MEMORY="0")
     assert (found.cores, found.memory_bytes) == (0.0, 0)

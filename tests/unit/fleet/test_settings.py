@@ -31,6 +31,7 @@ GOOD = {
     "port": "9000",
     "ports": "100-200",
     "address": "[::1]:9000",
+    "host": "gpu-7.example",
     "duration": "7s",
     "size": "3MiB",
     "count": "3",
@@ -203,6 +204,31 @@ def test_asking_for_another_kind_is_a_mistake_of_ours() -> None:
         resolved("agent").text("agent.fabric")
 
 
+@pytest.mark.parametrize("program", ["agent", "control"])
+def test_others_are_told_the_host_that_is_listened_on_unless_another_is_named(
+    program: Program,
+) -> None:
+    name = f"{program}.address"
+    flags = {"listen": "[fd00::7]:7500"}
+    assert resolved(program, flags=flags).advertised(name).text == "[fd00::7]:7500"
+    flags |= {"address": "gpu-7"}
+    assert resolved(program, flags=flags).advertised(name).text == "gpu-7:7500"
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "[::]"])
+@pytest.mark.parametrize("program", ["agent", "control"])
+def test_every_address_of_the_machine_is_none_that_others_can_be_told(
+    program: Program, host: str
+) -> None:
+    # spec: O8, R4
+    flags = {"listen": f"{host}:7500"}
+    (fault,) = faults(program, flags=flags)
+    assert (fault.file, fault.path) == ("--listen", f"{program}.address")
+    assert fault.hint.startswith(f"set `{program}.address`")
+    made = resolved(program, flags=flags | {"address": "fd00::7"})
+    assert made.advertised(f"{program}.address").text == "[fd00::7]:7500"
+
+
 def test_data_is_a_short_word_for_data_dir() -> None:
     assert resolved("up", flags={"data": "/d"}).text("data.dir") == "/d"
 
@@ -260,6 +286,8 @@ WRONG_IN_FILE = [
     ("agent", "engines.fast.command = 'x'\n", "agent.engines", "`fast` is of no known kind"),
     ("agent", "engines.vllm = {cmd = 'x'}\n", "agent.engines", "unknown key `cmd`"),
     ("agent", 'engines.vllm.command = "a \'b"\n', "agent.engines", "cannot be split"),
+    ("agent", "address = '0.0.0.0'\n", "agent.address", "no host that others could reach"),
+    ("agent", "address = 'h:80'\n", "agent.address", "no host that others could reach"),
     ("up", "port = 0\n", "up.port", "is no port"),
     ("up", "port = 65536\n", "up.port", "is no port"),
 ]
@@ -334,6 +362,7 @@ def test_shows_each_value_and_where_it_came_from() -> None:
         ("log.level", "debug", "flotilla.toml:3"),
         ("control.name", "", "unset"),
         ("control.listen", "127.0.0.1:7400", "default"),
+        ("control.address", "", "unset"),
         ("control.tokens", "", "unset"),
         ("control.tick", "2s", "FLOTILLA_CONTROL_TICK"),
     ]
