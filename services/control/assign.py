@@ -22,8 +22,8 @@ from services.control.drafts import Order
 from services.control.launch import launch
 from services.control.publish import shard_of
 from services.control.silence import UNREACHABLE_SECONDS
-from services.control.standing import Standing
 from services.control.turn import Turn
+from services.fleet.standing import Standing
 
 Told = dict[tuple[NodeId, ReplicaId, int], AssignedShard]
 """What nodes were told, by node, replica and attempt."""

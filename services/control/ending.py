@@ -10,8 +10,8 @@ from schemas.documents import Gone, ReplicaDocument
 from schemas.ids import EventId, ModelName
 from services.control import rollout
 from services.control.drafts import Order
-from services.control.standing import Standing, lost_by
 from services.control.turn import Turn
+from services.fleet.standing import Standing, lost_by
 
 SETTLE_SECONDS = 10.0
 """An agent that had begun a replica before it learnt of its end says so within this time."""

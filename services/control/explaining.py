@@ -1,27 +1,23 @@
 """Why a model's replicas are where they are, or nowhere. Pure: the placer's own predicates, asked aloud."""
 
+from itertools import chain
+
 from schemas.api import Explanation
 from schemas.catalog import Model
 from schemas.documents import PlacementVerdict
-from schemas.ids import NodeId
 from services.control.placement import RULES, Fits, Placed, describe, explain, place
 from services.control.rollout import counted, to_place
 from services.control.room import Room
-from services.control.standing import Standing, Verdict, stand
+from services.fleet.standing import Standing, recorded_verdicts, stand_all
 from services.fleet.state import FleetState
 
 
 def explain_model(state: FleetState, model: Model) -> Explanation:
     """The recorded decision, and what each node would answer now."""
-    verdicts = {
-        held.document.node: _verdict(state, held.document.node) for held in state.infos.values()
-    }
-    standings = [
-        stand(state, held, verdicts, model.patience_seconds)
-        for _, held in sorted(state.replicas.items())
-    ]
-    own = [standing for standing in standings if standing.document.model == model.name]
-    room = Room(state, verdicts, standings)
+    verdicts = recorded_verdicts(state)
+    standings = stand_all(state, {model.name: model}, verdicts)
+    own = standings.get(model.name, [])
+    room = Room(state, verdicts, chain.from_iterable(standings.values()))
     answers = explain(model, room.candidates)
     held = state.placement(model.name)
     recorded = None if held is None else held.document
@@ -40,11 +36,6 @@ def explain_model(state: FleetState, model: Model) -> Explanation:
         refusals=() if recorded is None else recorded.refusals,
         now=_now(model, own, room, recorded),
     )
-
-
-def _verdict(state: FleetState, node: NodeId) -> Verdict:
-    held = state.verdict(node)
-    return Verdict(None, None) if held is None else Verdict(held.document, held.event)
 
 
 def _now(model: Model, own: list[Standing], room: Room, recorded: PlacementVerdict | None) -> str:

@@ -21,8 +21,8 @@ from services.control.placement import (
     summarize,
 )
 from services.control.room import Room
-from services.control.standing import Standing, lost_by
 from services.control.turn import Turn
+from services.fleet.standing import Standing, lost_by
 
 PORT_IN_USE = "port_in_use"
 """Failure class of a shard that found its port taken."""

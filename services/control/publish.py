@@ -12,10 +12,10 @@ from schemas import subjects
 from schemas.documents import Endpoint, EndpointShard, Gone
 from schemas.ids import EventId, ModelName, ReplicaId, token
 from services.control.drafts import Order
-from services.fleet.standing import Standing
 from services.control.turn import Turn
 from services.fleet import phases
 from services.fleet.addresses import Address
+from services.fleet.standing import Standing
 from services.fleet.state import Held
 
 

@@ -46,14 +46,13 @@ from services.control.placing import place_missing
 from services.control.publish import publish
 from services.control.rollout import counted
 from services.control.silence import Silence
-from services.control.standing import Verdict, stand
 from services.control.turn import Turn
 from services.control.verdicts import (
-    DEFAULT_PATIENCE_SECONDS,
     SMALL_FLEET,
     judge,
     next_change,
 )
+from services.fleet.standing import DEFAULT_PATIENCE_SECONDS, Verdict, patience_of, stand_all
 from services.fleet.state import FleetState
 
 
@@ -139,8 +138,7 @@ def _patiences(turn: Turn) -> dict[NodeId, set[float]]:
     """The patience of every model that has a replica on the node, and the default one."""
     found: dict[NodeId, set[float]] = {}
     for held in turn.state.replicas.values():
-        model = turn.model(held.document.model)
-        patience = DEFAULT_PATIENCE_SECONDS if model is None else model.patience_seconds
+        patience = patience_of(turn.model(held.document.model))
         for plan in held.document.shards:
             of_node = found.setdefault(plan.node, {DEFAULT_PATIENCE_SECONDS})
             of_node |= set() if patience is None else {patience}
@@ -148,13 +146,7 @@ def _patiences(turn: Turn) -> dict[NodeId, set[float]]:
 
 
 def _read_replicas(turn: Turn) -> None:
-    for held in sorted(
-        turn.state.replicas.values(), key=lambda held: (held.document.model, held.document.slot)
-    ):
-        model = turn.model(held.document.model)
-        patience = DEFAULT_PATIENCE_SECONDS if model is None else model.patience_seconds
-        standing = stand(turn.state, held, turn.verdicts, patience)
-        turn.standings.setdefault(held.document.model, []).append(standing)
+    turn.standings = stand_all(turn.state, turn.models or {}, turn.verdicts)
 
 
 def _counts(turn: Turn, unplaceable: int) -> Counts:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 
 from schemas.catalog import Model
-from services.control.standing import Standing
+from services.fleet.standing import Standing
 
 PROFILE_CHANGED = "profile changed"
 SURPLUS = "surplus"
@@ -32,7 +32,7 @@ class Counted(Struct, frozen=True):
 
 def counted(model: Model, standings: Iterable[Standing]) -> Counted:
     """Those that are to run, on nodes that are not lost."""
-    counting = [s for s in standings if _is_to_run(s) and not s.lost]
+    counting = [s for s in standings if s.counts]
     old = [s for s in counting if s.document.profile_hash != model.profile_hash]
     new = [s for s in counting if s.document.profile_hash == model.profile_hash]
     return Counted(tuple(old), tuple(new))

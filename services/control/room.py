@@ -11,7 +11,7 @@ from schemas import subjects
 from schemas.documents import NodeInfo, ReplicaDocument, ShardPlan
 from schemas.ids import NodeId
 from services.control.placement import Candidate, millicores
-from services.control.standing import Standing, Verdict, is_void
+from services.fleet.standing import Standing, Verdicts, holding
 from services.fleet.state import FleetState, Held
 
 
@@ -19,7 +19,7 @@ class Room:
     """The candidates of one pass. `take` makes the next choice see this one."""
 
     def __init__(
-        self, state: FleetState, verdicts: dict[NodeId, Verdict], standings: Iterable[Standing]
+        self, state: FleetState, verdicts: Verdicts, standings: Iterable[Standing]
     ) -> None:
         self._candidates = {
             held.document.node: _empty(state, held, verdicts) for held in state.infos.values()
@@ -27,14 +27,11 @@ class Room:
         for standing in standings:
             if not standing.gone:
                 self.take(standing.document, starting=not standing.serving)
-        for shard in state.shards.values():
-            report = shard.document
-            candidate = self._candidates.get(report.node)
-            if candidate is None or report.phase == "stopped":
-                continue
-            if not is_void(shard, state.info(report.node)):
-                candidate.held |= set(report.gpus)
-                candidate.ports_used.add(report.port)
+        for shard in holding(state):
+            candidate = self._candidates.get(shard.document.node)
+            if candidate is not None:
+                candidate.held |= set(shard.document.gpus)
+                candidate.ports_used.add(shard.document.port)
 
     @property
     def candidates(self) -> list[Candidate]:
@@ -52,7 +49,7 @@ class Room:
                 _take(candidate, replica, plan, starting=starting)
 
 
-def _empty(state: FleetState, held: Held[NodeInfo], verdicts: dict[NodeId, Verdict]) -> Candidate:
+def _empty(state: FleetState, held: Held[NodeInfo], verdicts: Verdicts) -> Candidate:
     info = held.document
     return Candidate(
         node=info.node,

@@ -9,8 +9,8 @@ from schemas.documents import LaunchSpec, ReplicaDocument
 from schemas.ids import EventId, ModelName, NodeId, ReplicaId
 from services.control.drafts import Drafts
 from services.control.silence import Silence
-from services.control.standing import Standing, Verdict
 from services.fleet.catalog import CatalogFaults, from_json
+from services.fleet.standing import Standing, Verdict
 from services.fleet.state import FleetState
 
 LaunchKey = tuple[ReplicaId, int, int]

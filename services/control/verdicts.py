@@ -18,8 +18,6 @@ from schemas.documents import NodeCondition, NodeVerdict
 from schemas.ids import NodeId
 from services.control.silence import UNREACHABLE_SECONDS, Silence
 
-DEFAULT_PATIENCE_SECONDS = 60.0
-"""For a node that runs nothing, and for models that the catalog no longer has."""
 SMALL_FLEET = 2
 """At most so many nodes: silence alone does not make one lost."""
 

@@ -23,16 +23,26 @@ from schemas.catalog import Model
 from schemas.documents import (
     NodeInfo,
     NodeRefusal,
-    ReplicaDocument,
     RouterReport,
     ShardPlan,
     ShardStatus,
 )
-from schemas.ids import EngineName, GpuUuid, ModelName, ReplicaId
+from schemas.ids import EngineName, GpuUuid, ModelName, NodeId, ReplicaId
 from services.fleet import phases
 from services.fleet.catalog import Catalog
 from services.fleet.idle import IdleFor, as_number, idle
+from services.fleet.standing import (
+    Standing,
+    holding,
+    is_removed,
+    recorded_verdict,
+    recorded_verdicts,
+    stand_all,
+)
 from services.fleet.state import FleetState
+
+Holders = dict[tuple[NodeId, GpuUuid], ReplicaId]
+"""Who holds each card."""
 
 
 class Live(Struct, frozen=True, kw_only=True):
@@ -86,29 +96,28 @@ def nodes(state: FleetState) -> tuple[NodeRow, ...]:
 
 def replicas(state: FleetState, live: Live) -> tuple[ReplicaRow, ...]:
     """All replicas by model and slot."""
-    documents = [held.document for held in state.replicas.values()]
-    documents.sort(key=lambda replica: (replica.model, replica.slot))
+    standings = stand_all(state, {}, recorded_verdicts(state))
     routed = _routed(state)
-    return tuple(_replica(state, replica, live, replica.id in routed) for replica in documents)
+    return tuple(
+        _replica(state, standing, live, standing.id in routed)
+        for _, of_model in sorted(standings.items())
+        for standing in of_model
+    )
 
 
 def models(state: FleetState, catalog: Catalog) -> tuple[ModelRow, ...]:
     """All models of the catalog by name, and those that are on their way out."""
-    by_model: dict[ModelName, list[ReplicaDocument]] = {}
-    for held in state.replicas.values():
-        by_model.setdefault(held.document.model, []).append(held.document)
+    by_model = stand_all(state, catalog.models, recorded_verdicts(state))
     names = sorted(catalog.models.keys() | by_model.keys())
     return tuple(_model(state, catalog, name, by_model.get(name, [])) for name in names)
 
 
-def _node(
-    state: FleetState, info: NodeInfo, holders: dict[GpuUuid, ReplicaId], replicas_here: int
-) -> NodeRow:
-    verdict = state.verdict(info.node)
+def _node(state: FleetState, info: NodeInfo, holders: Holders, replicas_here: int) -> NodeRow:
+    verdict = recorded_verdict(state, info.node)
     return NodeRow(
         node=info.node,
-        condition=phases.condition(state, info.node),
-        condition_since="" if verdict is None else verdict.document.since,
+        condition=verdict.condition,
+        condition_since="" if verdict.document is None else verdict.document.since,
         address=info.address,
         fabric=info.fabric,
         cores=info.cores,
@@ -119,7 +128,7 @@ def _node(
                 gpu_class=card.gpu_class,
                 health=card.health,
                 reason=card.reason,
-                replica=holders.get(card.uuid),
+                replica=holders.get((info.node, card.uuid)),
             )
             for card in info.cards
         ),
@@ -130,37 +139,38 @@ def _node(
     )
 
 
-def _card_holders(state: FleetState) -> dict[GpuUuid, ReplicaId]:
-    """Replica documents and shard documents short of `stopped` name the cards that are held."""
-    holders: dict[GpuUuid, ReplicaId] = {}
-    for shard in state.shards.values():
-        if shard.document.phase != "stopped":
-            holders |= dict.fromkeys(shard.document.gpus, shard.document.replica)
+def _card_holders(state: FleetState) -> Holders:
+    """Replica documents, and shard documents that hold them, name the cards that are held."""
+    holders: Holders = {}
+    for shard in holding(state):
+        for gpu in shard.document.gpus:
+            holders[shard.document.node, gpu] = shard.document.replica
     for replica in state.replicas.values():
         for plan in replica.document.shards:
-            holders |= dict.fromkeys(plan.gpus, replica.document.id)
+            holders |= dict.fromkeys(((plan.node, gpu) for gpu in plan.gpus), replica.document.id)
     return holders
 
 
-def _replica(state: FleetState, replica: ReplicaDocument, live: Live, routed: bool) -> ReplicaRow:
+def _replica(state: FleetState, standing: Standing, live: Live, routed: bool) -> ReplicaRow:
+    replica = standing.document
     use = idle(replica, _reports(state), [row.router for row in live.routers], live.now)
-    shards = phases.current_shards(state, replica)
     return ReplicaRow(
         replica=replica.id,
         model=replica.model,
-        phase=phases.phase(state, replica),
+        phase=phases.phase(standing),
         goal=replica.goal,
         revision=replica.revision,
         attempt=replica.attempt,
         since=replica.since,
         shards=tuple(
-            _shard(plan, shard) for plan, shard in zip(replica.shards, shards, strict=True)
+            _shard(plan, None if held is None else held.document)
+            for plan, held in zip(replica.shards, standing.current, strict=True)
         ),
-        address=_address(state, replica),
+        address=_address(state, replica.shards[0]),
         routed=routed,
         idle_seconds=as_number(use),
         idle_at_least=isinstance(use, IdleFor) and use.at_least,
-        reason=_replica_reason(state, replica),
+        reason=_replica_reason(state, standing),
     )
 
 
@@ -188,8 +198,7 @@ def _reports(state: FleetState) -> Sequence[RouterReport]:
     return [held.document for held in state.routers.values()]
 
 
-def _address(state: FleetState, replica: ReplicaDocument) -> str:
-    head = replica.shards[0]
+def _address(state: FleetState, head: ShardPlan) -> str:
     info = state.info(head.node)
     return "" if info is None else f"{info.document.address}:{head.port}"
 
@@ -204,18 +213,22 @@ def _routed(state: FleetState) -> frozenset[ReplicaId]:
     )
 
 
-def _replica_reason(state: FleetState, replica: ReplicaDocument) -> str:
-    for plan in replica.shards:
-        if (condition := phases.condition(state, plan.node)) != "alive":
+def _replica_reason(state: FleetState, standing: Standing) -> str:
+    if standing.untouchable:
+        return "what the log holds of it could not be read"
+    for plan in standing.document.shards:
+        if is_removed(state, plan.node):
+            return f"node {plan.node} was removed"
+        if (condition := recorded_verdict(state, plan.node).condition) != "alive":
             return f"node {plan.node} is {condition}"
-    for shard in phases.current_shards(state, replica):
-        if shard is not None and shard.error is not None:
-            return f"{shard.error.failure}: {shard.error.message}"
-    return replica.reason
+    for held in standing.current:
+        if held is not None and (error := held.document.error) is not None:
+            return f"{error.failure}: {error.message}"
+    return standing.document.reason
 
 
 def _model(
-    state: FleetState, catalog: Catalog, name: ModelName, documents: list[ReplicaDocument]
+    state: FleetState, catalog: Catalog, name: ModelName, standings: Sequence[Standing]
 ) -> ModelRow:
     model = catalog.models.get(name)
     if model is None:
@@ -225,48 +238,41 @@ def _model(
             engine=EngineName(""),
             wanted=0,
             ready=0,
-            replicas=len(documents),
+            replicas=len(standings),
             reason="not in the catalog",
         )
-    ready = sum(_serves(state, replica, model) for replica in documents)
-    condition, reason = _model_condition(state, model, documents, ready)
+    ready = sum(standing.counts and standing.ready for standing in standings)
+    condition, reason = _model_condition(state, model, standings, ready)
     return ModelRow(
         model=name,
         condition=condition,
         engine=model.profile.engine.name,
         wanted=model.replicas,
         ready=ready,
-        replicas=len(documents),
+        replicas=len(standings),
         aliases=model.aliases,
         hidden=model.hidden,
         reason=reason,
     )
 
 
-def _serves(state: FleetState, replica: ReplicaDocument, model: Model) -> bool:
-    return (
-        replica.goal == "run"
-        and not phases.is_lost(state, replica, model.patience_seconds)
-        and phases.is_ready(state, replica)
-    )
-
-
 def _model_condition(
-    state: FleetState, model: Model, documents: list[ReplicaDocument], ready: int
+    state: FleetState, model: Model, standings: Sequence[Standing], ready: int
 ) -> tuple[ModelCondition, str]:
     """The condition, and the reason where it is not what the catalog wants."""
     if model.replicas == 0:
-        return ("draining", "replicas: 0") if documents else ("stopped", "replicas: 0")
+        return ("draining", "replicas: 0") if standings else ("stopped", "replicas: 0")
     if ready >= model.replicas:
         return "ready", ""
-    failed = [r for r in documents if phases.phase(state, r) == "failed"]
+    failed = [standing for standing in standings if phases.phase(standing) == "failed"]
+    unheard = [standing for standing in standings if not standing.alive]
     placement = state.placement(model.name)
     pending = placement is not None and placement.document.verdict == "unplaceable"
-    reason = _replica_reason(state, failed[0]) if failed else ""
+    reason = next((_replica_reason(state, standing) for standing in failed + unheard), "")
     if pending and placement is not None:
         reason = "; ".join(_refusal(refusal) for refusal in placement.document.refusals) or reason
-    if ready > 0:
-        return "degraded", reason
+    if ready > 0 or any(standing.counts and standing.serving for standing in standings):
+        return "degraded", reason  # One whose node is not heard may still answer.
     if failed:
         return "failed", reason
     return ("pending", reason) if pending else ("starting", reason)

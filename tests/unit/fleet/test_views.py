@@ -1,19 +1,30 @@
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from schemas import codec, subjects
 from schemas.api import RouterRow
 from schemas.documents import (
+    Card,
     Endpoint,
     EndpointShard,
+    Gone,
     LastError,
     NodeRefusal,
     PlacementVerdict,
 )
-from schemas.ids import ModelName, NodeId, RouterId
+from schemas.ids import GpuUuid, ModelName, NodeId, RouterId
 from services.fleet import views
 from services.fleet.catalog import Catalog, from_yaml
-from tests.builders import NOW, Script, a_node, a_pointer, a_replica, a_shard, a_verdict
+from tests.builders import (
+    NOW,
+    Script,
+    a_node,
+    a_pointer,
+    a_replica,
+    a_shard,
+    a_verdict,
+    replica_name,
+)
 
 LIVE = views.Live(now=NOW + 100, leading=True, leader="control-1")
 
@@ -116,9 +127,50 @@ def test_status_counts_and_names_what_is_wrong() -> None:  # spec: O1
     assert any("unreadable at sequence 99" in line for line in found.warnings)
 
 
+def test_a_void_report_is_shown_as_it_was_decided_by() -> None:  # spec: O1
+    node = replace(
+        a_node(), cards=(Card(uuid=GpuUuid("gpu-1"), gpu_class="l4", memory_bytes=24 << 30),)
+    )
+    replica, other = a_replica(), replica_name("other")
+    orphan = replace(a_shard(), replica=other, gpus=(GpuUuid("gpu-1"),))
+    script = Script(node, replica, a_shard(replica))
+    script.put(subjects.node_shard(node.node, 1), orphan)
+    (row,) = views.nodes(script.state)
+    assert row.cards[0].replica == other
+    script.add(replace(node, incarnation="agent-2"))
+    (row,) = views.nodes(script.state)
+    assert row.cards[0].replica is None
+    (shown,) = views.replicas(script.state, LIVE)
+    assert (shown.phase, shown.shards[0].phase) == ("placed", "placed")
+    (model,) = views.models(script.state, a_catalog(1))
+    assert (model.condition, model.ready) == ("starting", 0)
+
+
+def test_a_replica_on_an_unreachable_node_is_not_counted_ready() -> None:  # spec: R2
+    replica = a_replica()
+    script = Script(a_node(), replica, a_shard(replica), a_verdict(condition="unreachable"))
+    (row,) = views.models(script.state, a_catalog(1))
+    assert (row.condition, row.ready, row.reason) == ("degraded", 0, "node node-1 is unreachable")
+
+
+def test_a_replica_on_a_removed_node_says_so() -> None:
+    replica = a_replica()
+    script = Script(a_node(), replica, a_shard(replica))
+    script.put(subjects.node_info(NodeId("node-1")), Gone(id="node-1"))
+    (row,) = views.replicas(script.state, LIVE)
+    assert (row.phase, row.reason) == ("placed", "node node-1 was removed")
+
+
+def test_a_replica_that_could_not_be_read_says_so() -> None:  # spec: L5
+    script = Script(a_node(), a_replica())
+    script.state.apply(99, subjects.replica(ModelName("tiny"), 0), b"not JSON")
+    (row,) = views.replicas(script.state, LIVE)
+    assert "could not be read" in row.reason
+
+
 @pytest.mark.parametrize("survive", [True, False])
 def test_status_says_where_engines_would_end_with_their_agent(survive: bool) -> None:  # spec: A4
-    info = msgspec.structs.replace(a_node(), engines_survive_agent=survive)
+    info = replace(a_node(), engines_survive_agent=survive)
     found = views.status(Script(info).state, a_catalog(0), LIVE)
     assert any("engines end when its agent ends" in line for line in found.warnings) is not survive
 

@@ -1,21 +1,28 @@
-"""How each replica and node stands in this pass: read once from the state, then changed by the pass.
+"""How each replica and node stands, for decisions and for tables alike.
 
-Pure. A shard document is void when a newer incarnation of its agent described the node since, and did
-not find that session alive: it says nothing any more, and holds nothing.
+Pure. Control's pass reads the standings once and then changes them as it decides; views read them and
+show them. So what is shown is what was decided by.
+
+A shard document is void when its node was removed, or when a newer incarnation of its agent described
+the node since and did not find that session alive: it says nothing any more, and holds nothing.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
 from schemas import subjects
-from schemas.documents import NodeCondition, NodeInfo, NodeVerdict, ReplicaDocument, ShardStatus
-from schemas.ids import EventId, NodeId, ReplicaId
+from schemas.catalog import Model
+from schemas.documents import NodeCondition, NodeVerdict, ReplicaDocument, ShardStatus
+from schemas.ids import EventId, ModelName, NodeId, ReplicaId
 from services.fleet.state import FleetState, Held
+
+DEFAULT_PATIENCE_SECONDS = 60.0
+"""For a node that runs nothing, and for models that the catalog no longer has."""
 
 
 class Verdict(Struct, frozen=True):
-    """A node's verdict in this pass, and the event that gave it."""
+    """A node's verdict, and the event that gave it. No document: never judged, so alive."""
 
     document: NodeVerdict | None
     event: EventId | None
@@ -32,8 +39,11 @@ class Verdict(Struct, frozen=True):
         return outlasted is not None and outlasted >= patience_seconds
 
 
+Verdicts = Mapping[NodeId, Verdict]
+
+
 class Standing(Struct, kw_only=True):
-    """One replica in this pass. `document` and `event` follow what the pass decides."""
+    """One replica. In a pass, `document`, `event` and `gone` follow what the pass decides."""
 
     document: ReplicaDocument
     event: EventId
@@ -42,7 +52,7 @@ class Standing(Struct, kw_only=True):
     shards: tuple[Held[ShardStatus], ...]
     """What agents say of it, in any attempt, void reports left out."""
     alive: bool
-    """Every node of it is alive."""
+    """Every node of it is described and alive."""
     lost: bool
     """A node of it is lost for this model, or was removed."""
     gone: bool = False
@@ -77,6 +87,11 @@ class Standing(Struct, kw_only=True):
         return self.serving and self.alive
 
     @property
+    def counts(self) -> bool:
+        """Towards the wanted number: it is to run, and on no lost node."""
+        return self.document.goal == "run" and not self.gone and not self.lost
+
+    @property
     def running(self) -> bool:
         """An agent has something of it left."""
         return any(held.document.phase != "stopped" for held in self.shards)
@@ -87,15 +102,21 @@ class Standing(Struct, kw_only=True):
         return all(held is not None and held.document.phase == "stopped" for held in self.current)
 
 
-def is_void(held: Held[ShardStatus], info: Held[NodeInfo] | None) -> bool:
-    """A newer incarnation of the agent found no such session."""
-    if info is None or held.sequence > info.sequence:
-        return False
-    shard, node = held.document, info.document
-    if shard.incarnation == node.incarnation:
-        return False
-    found = {(session.replica, session.attempt) for session in node.sessions}
-    return (shard.replica, shard.attempt) not in found
+def patience_of(model: Model | None) -> float | None:
+    """Silence in seconds after which a node is lost for the model; None: never."""
+    return DEFAULT_PATIENCE_SECONDS if model is None else model.patience_seconds
+
+
+def recorded_verdict(state: FleetState, node: NodeId) -> Verdict:
+    """As the log holds it."""
+    held = state.verdict(node)
+    return Verdict(None, None) if held is None else Verdict(held.document, held.event)
+
+
+def recorded_verdicts(state: FleetState) -> Verdicts:
+    """Of every node that an agent describes."""
+    nodes = (held.document.node for held in state.infos.values())
+    return {node: recorded_verdict(state, node) for node in nodes}
 
 
 def is_removed(state: FleetState, node: NodeId) -> bool:
@@ -103,13 +124,28 @@ def is_removed(state: FleetState, node: NodeId) -> bool:
     return state.info(node) is None and subjects.node_info(node) not in state.unreadable
 
 
+def is_void(state: FleetState, held: Held[ShardStatus]) -> bool:
+    """Nobody stands behind it any more: the node was removed, or its agent found no such session."""
+    shard = held.document
+    info = state.info(shard.node)
+    if info is None:
+        return is_removed(state, shard.node)
+    if held.sequence > info.sequence or shard.incarnation == info.document.incarnation:
+        return False
+    found = {(session.replica, session.attempt) for session in info.document.sessions}
+    return (shard.replica, shard.attempt) not in found
+
+
+def holding(state: FleetState) -> Iterator[Held[ShardStatus]]:
+    """Shard documents that hold their cards and port, whoever decided them."""
+    for held in state.shards.values():
+        if held.document.phase != "stopped" and not is_void(state, held):
+            yield held
+
+
 def reports(state: FleetState, replica: ReplicaId) -> tuple[Held[ShardStatus], ...]:
     """Every shard document that names the replica and still says something."""
-    return tuple(
-        held
-        for held in state.shards_of(replica)
-        if not is_void(held, state.info(held.document.node))
-    )
+    return tuple(held for held in state.shards_of(replica) if not is_void(state, held))
 
 
 def is_untouchable(state: FleetState, replica: ReplicaDocument) -> bool:
@@ -127,34 +163,46 @@ def is_untouchable(state: FleetState, replica: ReplicaDocument) -> bool:
 def stand(
     state: FleetState,
     held: Held[ReplicaDocument],
-    verdicts: dict[NodeId, Verdict],
+    verdicts: Verdicts,
     patience_seconds: float | None,
 ) -> Standing:
-    """A replica as the pass finds it."""
+    """One replica as the state and these verdicts have it."""
     replica = held.document
     nodes = [plan.node for plan in replica.shards]
+    removed = any(is_removed(state, node) for node in nodes)
     return Standing(
         document=replica,
         event=held.event,
         untouchable=is_untouchable(state, replica),
         shards=reports(state, replica.id),
-        alive=all(_verdict(verdicts, node).condition == "alive" for node in nodes),
-        lost=any(
-            is_removed(state, node) or _verdict(verdicts, node).lost_for(patience_seconds)
-            for node in nodes
-        ),
+        alive=not removed and all(_of(verdicts, node).condition == "alive" for node in nodes),
+        lost=removed or any(_of(verdicts, node).lost_for(patience_seconds) for node in nodes),
     )
 
 
-def _verdict(verdicts: dict[NodeId, Verdict], node: NodeId) -> Verdict:
+def _of(verdicts: Verdicts, node: NodeId) -> Verdict:
     return verdicts.get(node, Verdict(None, None))
 
 
-def lost_by(standings: Iterable[Standing], verdicts: dict[NodeId, Verdict]) -> EventId | None:
+def stand_all(
+    state: FleetState, models: Mapping[ModelName, Model], verdicts: Verdicts
+) -> dict[ModelName, list[Standing]]:
+    """Every replica by model, in the order of slots."""
+    found: dict[ModelName, list[Standing]] = {}
+    for held in sorted(
+        state.replicas.values(), key=lambda held: (held.document.model, held.document.slot)
+    ):
+        name = held.document.model
+        standing = stand(state, held, verdicts, patience_of(models.get(name)))
+        found.setdefault(name, []).append(standing)
+    return found
+
+
+def lost_by(standings: Iterable[Standing], verdicts: Verdicts) -> EventId | None:
     """The verdict that lost the first of these replicas."""
     for standing in standings:
         for plan in standing.document.shards:
-            verdict = _verdict(verdicts, plan.node)
+            verdict = _of(verdicts, plan.node)
             if verdict.condition == "lost":
                 return verdict.event
     return None
