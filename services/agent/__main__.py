@@ -5,11 +5,11 @@ import os
 import random  # noqa: TID251 - the process's one source of chance.
 import secrets
 import sys
-import time
 from collections.abc import Iterator
 
 import structlog
 
+from services.agent import clock
 from services.agent.config import Config, configure
 from services.agent.lock import Locked, locked
 from services.agent.loop import Agent, CannotListen
@@ -53,8 +53,7 @@ async def serve(config: Config, store: Store) -> int:
         return code
     finally:
         if not config.engines_survive:
-            now = time.time()  # noqa: TID251 - the shell owns the clock.
-            await stop_all(store, now, ENDING_GRACE_SECONDS)
+            await stop_all(store, clock.now(), ENDING_GRACE_SECONDS)
     return 0
 
 

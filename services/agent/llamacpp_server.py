@@ -21,8 +21,20 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import NoReturn
 
+from services.fleet.catalog_llamacpp import FLAGS, Flag
+
 DRAIN_SECONDS = 5.0
 POLL_SECONDS = 0.1
+_DEFAULTS = {
+    "host": "127.0.0.1",
+    "port": 8080,
+    "ctx_size": 0,
+    "parallel": 1,
+    "n_gpu_layers": -1,
+    "slots": True,
+    "warmup": True,
+    "verbosity": 3,
+}
 
 
 class _Parser(argparse.ArgumentParser):
@@ -37,28 +49,27 @@ class _Parser(argparse.ArgumentParser):
 def parser() -> argparse.ArgumentParser:
     """The flags, under llama-server's names."""
     flags = _Parser(prog="llamacpp-server", allow_abbrev=False)
-    flags.add_argument("-m", "--model", required=True)
-    flags.add_argument("-a", "--alias", action="append", default=[])
-    flags.add_argument("--host", default="127.0.0.1")
-    flags.add_argument("--port", type=int, default=8080)
-    flags.add_argument("-c", "--ctx-size", type=int, default=0)
-    flags.add_argument("-np", "--parallel", type=int, default=1)
-    flags.add_argument("-b", "--batch-size", type=int)
-    flags.add_argument("-ub", "--ubatch-size", type=int)
-    flags.add_argument("-ngl", "--n-gpu-layers", type=int, default=-1)
-    flags.add_argument("-t", "--threads", type=int)
-    flags.add_argument("-tb", "--threads-batch", type=int)
-    flags.add_argument("--threads-http", type=int)
-    flags.add_argument("--api-key", action="append", default=[])
-    flags.add_argument("--chat-template")
-    flags.add_argument("--embeddings", "--embedding", action="store_true")
-    flags.add_argument("--pooling", choices=["none", "mean", "cls", "last", "rank"])
-    flags.add_argument("--metrics", action="store_true")
-    flags.add_argument("--slots", action=argparse.BooleanOptionalAction, default=True)
-    flags.add_argument("--no-webui", action="store_true")
-    flags.add_argument("--warmup", action=argparse.BooleanOptionalAction, default=True)
-    flags.add_argument("-lv", "--verbosity", type=int, default=3)
+    for flag in FLAGS:
+        _add(flags, flag)
+    flags.set_defaults(**_DEFAULTS)
     return flags
+
+
+def _add(flags: argparse.ArgumentParser, flag: Flag) -> None:
+    long = [f"--{name}" for name in (flag.name, flag.also) if name]
+    names = [f"-{flag.short}", *long] if flag.short else long
+    match flag.kind:
+        case "switch" if flag.negatable:
+            flags.add_argument(*names, action=argparse.BooleanOptionalAction)
+        case "switch":
+            flags.add_argument(*names, action="store_true")
+        case "list":
+            flags.add_argument(*names, action="append", default=[])
+        case "whole":
+            flags.add_argument(*names, type=int)
+        case _:
+            choices, required = flag.choices or None, flag.name == "model"
+            flags.add_argument(*names, choices=choices, required=required)
 
 
 def _params(asked: argparse.Namespace) -> object:

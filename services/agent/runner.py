@@ -9,7 +9,6 @@ import errno
 import os
 import random  # noqa: TID251 - for its type.
 import socket
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from msgspec.structs import replace
 from schemas.beats import EngineLoad
 from schemas.documents import LastError, Progress
 from schemas.ids import EngineName, ReplicaId
-from services.agent import engine_log, probe, process, secrets, shard
+from services.agent import clock, engine_log, probe, process, secrets, shard
 from services.agent.diagnose import diagnose, lines, progress
 from services.agent.engine_log import EngineLog
 from services.agent.engines.adapter import Adapter, Environment, refusal
@@ -82,8 +81,8 @@ class Runner:
                 await self._handle(await self._next(), group)
 
     async def _next(self) -> Event:
-        due = shard.wake_at(self.life)
-        wait = LONGEST_WAIT_SECONDS if due is None else due - _now()
+        due = shard.due_in(self.life, clock.now())
+        wait = LONGEST_WAIT_SECONDS if due is None else due
         try:
             async with asyncio.timeout(max(0.0, min(wait, LONGEST_WAIT_SECONDS))):
                 return await self._events.get()
@@ -92,7 +91,7 @@ class Runner:
 
     async def _handle(self, event: Event, group: asyncio.TaskGroup) -> None:
         rules = shard.Rules(
-            now=_now(),
+            now=clock.now(),
             source=self._host.source,
             kill_while_loading=self._adapter.kill_while_loading,
             stop_grace_seconds=self._adapter.stop_grace_seconds,
@@ -156,8 +155,7 @@ class Runner:
         environ = proc.environ(found.engine.pid)
         self._secrets = secrets.held_by(self.life.order.launch.env, environ)
         before = self.life
-        if before.process is None:
-            self.life = replace(before, process=found, engine_version=self._environment_version())
+        self.life = shard.adopted(before, found, self._environment_version(), clock.now())
         await self._keep(before)
         log.info("shard.adopted", replica=self.life.replica, pid=found.engine.pid)
 
@@ -165,7 +163,7 @@ class Runner:
         """No engine, and none that failed: never started, stopped with the agent, or a reboot."""
         before = self.life
         if before.process is not None or before.phase == "stopping":
-            self.life = shard.parked(before, _now())
+            self.life = shard.parked(before, clock.now())
         await self._keep(before)
         if self.life.phase == "starting":
             await self._start(group)
@@ -277,6 +275,7 @@ class Runner:
                 reached = Progress(step="loading")
             work = proc.work_done([running.engine.pid])
             if health == "ready":
+                self.send(shard.Moved(None))  # Its first answer may take longer than a stall.
                 reason = await self._fault(running)
                 if not reason:
                     self.send(shard.Answered())
@@ -327,7 +326,3 @@ class Runner:
 
 def _family(host: str) -> socket.AddressFamily:
     return socket.AF_INET6 if ":" in host else socket.AF_INET
-
-
-def _now() -> float:
-    return time.time()  # noqa: TID251 - the shell owns the clock.

@@ -14,7 +14,7 @@ from msgspec import Struct
 from schemas.documents import ProcessIdentity
 from services.agent import process
 from services.agent.engines.table import ADAPTERS
-from services.agent.shard import Life, parked
+from services.agent.shard import Life, Moment, parked
 from services.agent.store import Store
 from services.runtime import proc
 
@@ -58,7 +58,7 @@ async def end(sessions: Iterable[Marked], grace_seconds: float = ORPHAN_GRACE_SE
             group.create_task(_stop(each.leader, each.mark, grace_seconds))
 
 
-async def stop_all(store: Store, now: float, grace_seconds: float) -> int:
+async def stop_all(store: Store, now: Moment, grace_seconds: float) -> int:
     """End every engine of this data folder, so that a later agent starts them again. How many it were."""
     lives = store.load()
     lost = orphans(store, lives)
@@ -70,7 +70,7 @@ async def stop_all(store: Store, now: float, grace_seconds: float) -> int:
     return len(running) + len(lost)
 
 
-async def _park(store: Store, life: Life, now: float, grace_seconds: float) -> None:
+async def _park(store: Store, life: Life, now: Moment, grace_seconds: float) -> None:
     if life.process is not None:
         grace = min(grace_seconds, ADAPTERS[life.order.launch.kind].stop_grace_seconds)
         await _stop(life.process.leader, process.mark(life, store.data), grace)

@@ -15,7 +15,10 @@ What must hold:
 - A (replica, attempt) that is stopped never starts again; a newer attempt does.
 - An error stays from the first failure to the next good start.
 
-Times are seconds since 1970 by the node's clock: they outlive the agent in its state file.
+What is waited for is measured on the machine's steady clock, which no correction of the date moves and
+which all agents of one boot share, so that a wait goes on over a restart of the agent. Under another
+boot no engine is left that was waited for (`parked`). Only what outlives a boot or is shown (`since`,
+`retry_at`) is in seconds since 1970.
 """
 
 import random  # noqa: TID251 - for its type.
@@ -42,6 +45,15 @@ IDLE_LOOKS = 2
 """Scrapes in a row without a request that end a drain; one lies a second after the other."""
 
 
+class Moment(Struct, frozen=True):
+    """Now, on both clocks."""
+
+    wall: float
+    """Seconds since 1970: may be wrong, may be set."""
+    steady: float
+    """Seconds of CLOCK_MONOTONIC: only their differences mean something, within one boot."""
+
+
 class Process(Struct, frozen=True):
     """A started engine. The leader is the shim, whose pid is the session's id."""
 
@@ -65,7 +77,7 @@ class Life(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Where this run begins in the engine's log file, in bytes."""
     progress: Progress | None = None
     moved_at: float = 0.0
-    """When a load last showed a step, a percent or a byte."""
+    """When a load last showed a step, a percent or a byte; steady."""
     failures: int = 0
     retry_at: float | None = None
     error: LastError | None = None
@@ -75,8 +87,11 @@ class Life(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """It stands in the assignment."""
     successor: AssignedShard | None = None
     """A newer attempt, which starts when this one is gone."""
+    drain_since: float | None = None
+    """When its drain was first obeyed; steady."""
     idle_looks: int = 0
     kill_at: float | None = None
+    """Steady."""
     exit_code: int | None = None
 
     @property
@@ -150,7 +165,7 @@ Action = Literal["start", "terminate", "kill"]
 class Rules(Struct, frozen=True):
     """What the steps need beside life and event."""
 
-    now: float
+    now: Moment
     source: random.Random
     kill_while_loading: bool
     stop_grace_seconds: float
@@ -159,9 +174,9 @@ class Rules(Struct, frozen=True):
 Outcome: TypeAlias = tuple[Life, tuple[Action, ...]]
 
 
-def begin(order: AssignedShard, slot: int, now: float, run: int = 0) -> Outcome:
+def begin(order: AssignedShard, slot: int, now: Moment, run: int = 0) -> Outcome:
     """A shard that this node has not run before, or not in this attempt."""
-    life = Life(order=order, slot=slot, since=now, run=run, moved_at=now)
+    life = Life(order=order, slot=slot, since=now.wall, run=run, moved_at=now.steady)
     return (life, ("start",)) if order.goal == "run" else _stopped(life, now)
 
 
@@ -190,7 +205,13 @@ def holder(life: Life, others: Iterable[Life]) -> ReplicaId | None:
     return None
 
 
-def parked(life: Life, now: float) -> Life:
+def adopted(life: Life, process: Process, engine_version: str, now: Moment) -> Life:
+    """A new agent watches its engine. While none did, nobody saw whether its load moved."""
+    version = engine_version if life.process is None else life.engine_version
+    return replace(life, process=process, engine_version=version, moved_at=now.steady)
+
+
+def parked(life: Life, now: Moment) -> Life:
     """Its engine ended with the agent or the machine, not by itself: it starts again with them."""
     if life.phase in ("failed", "stopped"):
         return life
@@ -201,24 +222,33 @@ def parked(life: Life, now: float) -> Life:
     return again
 
 
-def wake_at(life: Life) -> float | None:
-    """When time alone may change something; None: never."""
-    times: list[float | None] = []
+def due_in(life: Life, now: Moment) -> float | None:
+    """Seconds until time alone may change something, 0 or less: it may now; None: it never does."""
+    waits: list[float | None] = []
     match life.phase:
         case "failed":
-            times = [life.retry_at]
+            waits = [_until(life.retry_at, now.wall)]
         case "starting" | "loading":
-            stall = life.order.launch.stall_seconds
-            times = [None if stall is None or life.condemned else life.moved_at + stall]
+            stall = None if life.condemned else life.order.launch.stall_seconds
+            waits = [_until(_after(life.moved_at, stall), now.steady)]
         case "ready":
-            policy = life.order.launch.restart
-            healthy = life.since + policy.healthy_seconds if policy and life.failures else None
-            times = [healthy, _deadline(life)]
+            policy = life.order.launch.restart if life.failures else None
+            healthy = _after(life.since, policy.healthy_seconds if policy else None)
+            waits = [_until(healthy, now.wall), _until(_drain_end(life), now.steady)]
         case "stopping":
-            times = [life.kill_at]
+            waits = [_until(life.kill_at, now.steady)]
         case "stopped":
             pass
-    return min((time for time in times if time is not None), default=None)
+    return min((wait for wait in waits if wait is not None), default=None)
+
+
+def _until(time: float | None, now: float) -> float | None:
+    return None if time is None else time - now
+
+
+def _after(time: float | None, seconds: float | None) -> float | None:
+    """None: never."""
+    return None if time is None or seconds is None else time + seconds
 
 
 def report(life: Life, node: NodeId, incarnation: str) -> ShardStatus:
@@ -247,21 +277,21 @@ def report(life: Life, node: NodeId, incarnation: str) -> ShardStatus:
     )
 
 
-def _enter(life: Life, phase: ShardPhase, now: float) -> Life:
+def _enter(life: Life, phase: ShardPhase, now: Moment) -> Life:
     """`retry_at`, `condemned` and the like belong to one phase and end with it."""
     return replace(
         life,
         phase=phase,
-        since=now,
+        since=now.wall,
         progress=None,
-        moved_at=now,
+        moved_at=now.steady,
         retry_at=None,
         kill_at=None,
         idle_looks=0,
     )
 
 
-def _stopped(life: Life, now: float) -> Outcome:
+def _stopped(life: Life, now: Moment) -> Outcome:
     if (successor := life.successor) is not None and life.wanted:
         return begin(successor, life.slot, now)
     gone = replace(life, process=None, successor=None, condemned=None)
@@ -287,10 +317,10 @@ def _retry_at(
 ) -> float | None:
     if policy is None or error.permanent:
         return None
-    return rules.now + pause(policy, failures, rules.source)
+    return rules.now.wall + pause(policy, failures, rules.source)
 
 
-def _start_again(life: Life, now: float) -> Outcome:
+def _start_again(life: Life, now: Moment) -> Outcome:
     again = replace(_enter(life, "starting", now), run=life.run + 1, exit_code=None)
     return again, ("start",)
 
@@ -298,8 +328,9 @@ def _start_again(life: Life, now: float) -> Outcome:
 def _stop(life: Life, rules: Rules) -> Outcome:
     stopping = _enter(life, "stopping", rules.now)
     if life.phase != "ready" and rules.kill_while_loading:
-        return replace(stopping, kill_at=rules.now), ("kill",)
-    return replace(stopping, kill_at=rules.now + rules.stop_grace_seconds), ("terminate",)
+        return replace(stopping, kill_at=rules.now.steady), ("kill",)
+    kill_at = rules.now.steady + rules.stop_grace_seconds
+    return replace(stopping, kill_at=kill_at), ("terminate",)
 
 
 def _while_loading(life: Life, event: Event, rules: Rules) -> Outcome:
@@ -321,7 +352,7 @@ def _while_loading(life: Life, event: Event, rules: Rules) -> Outcome:
         case Exited(error):
             return _exited(life, error, rules)
         case Ticked():
-            return _stalled(life, rules.now)
+            return _stalled(life, rules.now.steady)
         case _:
             return life, ()
 
@@ -350,7 +381,7 @@ def _while_failed(life: Life, event: Event, rules: Rules) -> Outcome:
             return _ordered_failed(life, order, rules.now)
         case Dropped():
             return _stopped(replace(life, wanted=False), rules.now)
-        case Ticked() if _is_due(life, rules.now):
+        case Ticked() if _is_due(life, rules.now.wall):
             return _start_again(life, rules.now)
         case _:
             return life, ()
@@ -365,7 +396,7 @@ def _while_stopping(life: Life, event: Event, rules: Rules) -> Outcome:
             return replace(life, wanted=False, successor=None), ()
         case Exited(error):
             return _stopped(replace(life, exit_code=error.exit_code), rules.now)
-        case Ticked() if life.kill_at is not None and rules.now >= life.kill_at:
+        case Ticked() if life.kill_at is not None and rules.now.steady >= life.kill_at:
             return replace(life, kill_at=None), ("kill",)
         case _:
             return life, ()
@@ -389,7 +420,12 @@ def _ordered_alive(life: Life, order: AssignedShard, rules: Rules) -> Outcome:
         return _stop(replace(life, wanted=True, successor=order), rules)
     if order.attempt < life.order.attempt:
         return life, ()
-    told = replace(life, wanted=True, order=replace(order, launch=life.order.launch))
+    told = replace(
+        life,
+        wanted=True,
+        order=replace(order, launch=life.order.launch),
+        drain_since=_drain_since(life, order, rules.now),
+    )
     if order.goal == "drain" and life.phase != "ready":
         return _stop(told, rules)  # It serves nobody yet.
     if order.goal != life.order.goal:
@@ -397,7 +433,13 @@ def _ordered_alive(life: Life, order: AssignedShard, rules: Rules) -> Outcome:
     return told, ()
 
 
-def _ordered_failed(life: Life, order: AssignedShard, now: float) -> Outcome:
+def _drain_since(life: Life, order: AssignedShard, now: Moment) -> float | None:
+    if order.goal != "drain":
+        return None
+    return now.steady if life.drain_since is None else life.drain_since
+
+
+def _ordered_failed(life: Life, order: AssignedShard, now: Moment) -> Outcome:
     if order.attempt > life.order.attempt:
         return _next_attempt(life, order, now)
     if order.attempt < life.order.attempt:
@@ -410,27 +452,27 @@ def _ordered_failed(life: Life, order: AssignedShard, now: float) -> Outcome:
     return told, ()
 
 
-def _next_attempt(life: Life, order: AssignedShard, now: float) -> Outcome:
+def _next_attempt(life: Life, order: AssignedShard, now: Moment) -> Outcome:
     """The last error stays until this attempt starts well."""
     fresh, actions = begin(order, life.slot, now)
     return replace(fresh, error=life.error), actions
 
 
-def _started(life: Life, started: Started, now: float) -> Life:
+def _started(life: Life, started: Started, now: Moment) -> Life:
     return replace(
         life,
         process=started.process,
         engine_version=started.engine_version,
         log_start=started.log_start,
-        moved_at=now,
+        moved_at=now.steady,
     )
 
 
-def _moved(life: Life, progress: Progress | None, now: float) -> Life:
+def _moved(life: Life, progress: Progress | None, now: Moment) -> Life:
     if progress is None or progress == life.progress:
-        return replace(life, moved_at=now)
+        return replace(life, moved_at=now.steady)
     loading = life if life.phase == "loading" else _enter(life, "loading", now)
-    return replace(loading, progress=progress, moved_at=now)
+    return replace(loading, progress=progress, moved_at=now.steady)
 
 
 def _condemn(life: Life, error: LastError) -> Outcome:
@@ -470,16 +512,15 @@ def _stalled(life: Life, now: float) -> Outcome:
 
 
 def _served_on(life: Life, rules: Rules) -> Outcome:
-    deadline = _deadline(life)
-    if deadline is not None and rules.now >= deadline:
+    end = _drain_end(life)
+    if end is not None and rules.now.steady >= end:
         return _stop(life, rules)
     policy = life.order.launch.restart
-    if policy is not None and forgotten(policy, rules.now - life.since):
+    if policy is not None and forgotten(policy, rules.now.wall - life.since):
         return replace(life, failures=0), ()
     return life, ()
 
 
-def _deadline(life: Life) -> float | None:
-    if life.order.goal != "drain" or life.order.deadline is None:
-        return None
-    return codec.seconds(life.order.deadline)
+def _drain_end(life: Life) -> float | None:
+    """Steady; None: it waits for its requests for ever, or does not drain."""
+    return _after(life.drain_since, life.order.grace_seconds)

@@ -5,7 +5,6 @@ an assignment everything goes on as the state files say: unknown is not "stop".
 """
 
 import asyncio
-import time
 from collections.abc import Iterable
 
 import structlog
@@ -14,7 +13,7 @@ from msgspec import Struct
 from schemas.beats import EngineLoad
 from schemas.documents import AssignedShard, Assignment, Session, ShardStatus
 from schemas.ids import ReplicaId
-from services.agent import shard
+from services.agent import clock, shard
 from services.agent.reports import Reports
 from services.agent.runner import Host, Runner
 from services.agent.shard import Life
@@ -102,7 +101,7 @@ class Shards:
                 return None
             run = stranger.status.run + 1
         self._strangers.pop(order.replica, None)
-        life, _ = shard.begin(order, self._slots.take(order.replica), _now(), run)
+        life, _ = shard.begin(order, self._slots.take(order.replica), clock.now(), run)
         return life
 
     def _add(self, life: Life, host: Host, group: asyncio.TaskGroup) -> None:
@@ -151,7 +150,3 @@ class Shards:
     def in_the_way(self, life: Life) -> ReplicaId | None:
         """Which other shard's live engine uses one of its cards."""
         return shard.holder(life, self.lives)
-
-
-def _now() -> float:
-    return time.time()  # noqa: TID251 - the shell owns the clock.

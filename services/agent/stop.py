@@ -5,9 +5,9 @@ The agent starts them again when it comes back, without counting a failure.
 
 import asyncio
 import sys
-import time
 from pathlib import Path
 
+from services.agent import clock
 from services.agent.lock import Locked, locked
 from services.agent.sessions import stop_all
 from services.agent.store import Store
@@ -21,8 +21,7 @@ def main(data: str, grace: str = "") -> int:
     grace_seconds = float(grace) if grace else GRACE_SECONDS
     try:
         with locked(store.lock):
-            now = time.time()  # noqa: TID251 - the shell owns the clock.
-            stopped = asyncio.run(stop_all(store, now, grace_seconds))
+            stopped = asyncio.run(stop_all(store, clock.now(), grace_seconds))
     except Locked as error:
         sys.stderr.write(f"error: {error}\n")
         return 1

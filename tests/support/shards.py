@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from schemas.documents import AssignedShard, LaunchSpec, SecretRef
 from schemas.ids import EngineName, EventId, ModelName, ReplicaId
-from services.agent import process
+from services.agent import clock, process
 from services.agent.environments import installed
 from services.agent.probe import session
 from services.agent.runner import Host, Runner
@@ -67,7 +67,7 @@ class OneShard:
 
     def start(self, order: AssignedShard) -> None:
         """As on the first assignment."""
-        life, _ = begin(order, slot=0, now=0.0)
+        life, _ = begin(order, slot=0, now=clock.now())
         self._run(life)
 
     def resume(self) -> None:
@@ -162,6 +162,6 @@ def engines(data: Path) -> list[int]:
     ]
 
 
-def drained(order: AssignedShard, deadline: str | None = None) -> AssignedShard:
+def drained(order: AssignedShard, grace_seconds: float | None = None) -> AssignedShard:
     """The same with goal drain."""
-    return replace(order, goal="drain", deadline=deadline)
+    return replace(order, goal="drain", grace_seconds=grace_seconds)

@@ -11,10 +11,11 @@ from services.agent.engines.adapter import (
     Step,
     refusal,
 )
+from services.fleet.catalog_llamacpp import BY_NAME
 
 SLOTS = 4
 SLOT_CONTEXT_TOKENS = 2048
-SWITCHES = frozenset({"embeddings", "no-warmup", "warmup", "no-slots"})
+SWITCHES = frozenset(name for name, flag in BY_NAME.items() if flag.kind == "switch")
 """Flags without a value: `on` sets them, `off` leaves them out. Of others these are values."""
 
 

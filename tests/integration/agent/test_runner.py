@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from schemas.documents import ProcessIdentity, Progress, SecretRef
 from schemas.ids import ReplicaId
-from services.agent import shard
+from services.agent import clock, shard
 from services.agent.sessions import end, orphans, stop_all
 from services.runtime import proc
 from tests.support.ports import free_port
@@ -96,7 +96,7 @@ async def test_a_drain_ends_at_its_deadline_even_when_busy(one: OneShard, tiny_g
     one.start(order)
     await one.until_phase("ready")
     requests = await busy(one)
-    one.send(shard.Ordered(drained(order, "2026-01-01T00:00:00Z")))
+    one.send(shard.Ordered(drained(order, 0.0)))
     await one.until(lambda: one.life.phase in ("stopping", "stopped"))
     assert not all(request.done() for request in requests)
     await one.until_phase("stopped")
@@ -174,7 +174,7 @@ async def test_a_stranger_with_a_reused_pid_is_never_signalled(
         assert real is not None
         earlier = replace(real, start_ticks=real.start_ticks - 1)
         order = an_order(str(tiny_gguf), free_port())
-        life, _ = shard.begin(order, slot=0, now=0.0)
+        life, _ = shard.begin(order, slot=0, now=clock.now())
         process = shard.Process(leader=earlier, engine=earlier)
         one.store.save(replace(life, phase="ready", process=process))
         one.resume()
@@ -189,7 +189,7 @@ async def test_a_stranger_with_a_reused_pid_is_never_signalled(
 
 
 async def test_a_reboot_is_no_failure(one: OneShard, tiny_gguf: Path) -> None:  # spec: A4
-    life, _ = shard.begin(an_order(str(tiny_gguf), free_port()), slot=0, now=0.0)
+    life, _ = shard.begin(an_order(str(tiny_gguf), free_port()), slot=0, now=clock.now())
     before = ProcessIdentity(boot_id="another", pid=os.getpid(), start_ticks=1)
     process = shard.Process(leader=before, engine=before)
     one.store.save(replace(life, phase="ready", process=process))
@@ -215,7 +215,7 @@ async def test_engines_stopped_with_the_agent_start_again_with_it(
     one.start(an_order(str(tiny_gguf), free_port()))
     await one.until_phase("ready")
     await one.end_agent()
-    assert await stop_all(one.store, now=0.0, grace_seconds=5.0) == 1
+    assert await stop_all(one.store, now=clock.now(), grace_seconds=5.0) == 1
     assert engines(one.store.data) == []
     one.resume()
     life = await one.until_phase("ready")
@@ -289,7 +289,7 @@ async def test_a_stranger_on_the_port_makes_no_shard_ready(one: OneShard, tiny_g
             if b"llamacpp-server: listening" in line:
                 port = int(line.rpartition(b":")[2])
                 break
-        life, _ = shard.begin(an_order(str(tiny_gguf), port), slot=0, now=0.0)
+        life, _ = shard.begin(an_order(str(tiny_gguf), port), slot=0, now=clock.now())
         sleeper = subprocess.Popen(["sleep", "600"], start_new_session=True)
         identity = proc.identify(sleeper.pid)
         assert identity is not None

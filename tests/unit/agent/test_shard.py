@@ -28,6 +28,7 @@ from services.agent.shard import (
     Exited,
     Life,
     Looked,
+    Moment,
     Moved,
     Ordered,
     Process,
@@ -36,12 +37,13 @@ from services.agent.shard import (
     Started,
     Ticked,
     Unhealthy,
+    adopted,
     begin,
+    due_in,
     holder,
     parked,
     report,
     step,
-    wake_at,
 )
 
 LAUNCH = LaunchSpec(
@@ -56,7 +58,7 @@ LAUNCH = LaunchSpec(
 ORDER = AssignedShard(
     replica=ReplicaId("tiny-0-1"), model=ModelName("tiny"), attempt=1, goal="run", launch=LAUNCH
 )
-DRAIN = replace(ORDER, goal="drain", deadline=codec.rfc3339(500.0))
+DRAIN = replace(ORDER, goal="drain", grace_seconds=400.0)
 LEADER = ProcessIdentity(boot_id="boot", pid=10, start_ticks=1)
 ENGINE = ProcessIdentity(boot_id="boot", pid=11, start_ticks=2)
 STARTED = Started(Process(leader=LEADER, engine=ENGINE), "1.0", 0)
@@ -65,13 +67,18 @@ NO_MODEL = LastError(failure="model_not_found", message="no such file", permanen
 CLEAN = LastError(failure="unknown", message="", exit_code=0)
 
 
+def at(now: float) -> Moment:
+    """Both clocks go alike where a test does not say otherwise."""
+    return Moment(now, now)
+
+
 def rules(now: float = 100.0, *, kill_while_loading: bool = False) -> Rules:
-    return Rules(now, random.Random(1), kill_while_loading, 8.0)
+    return Rules(at(now), random.Random(1), kill_while_loading, 8.0)
 
 
 def lived(*events: Event, life: Life | None = None, now: float = 100.0) -> Life:
     """What becomes of a new shard after the events."""
-    current = life if life is not None else begin(ORDER, 0, now)[0]
+    current = life if life is not None else begin(ORDER, 0, at(now))[0]
     for event in events:
         current, _ = step(current, event, rules(now))
     return current
@@ -90,12 +97,12 @@ STOPPED = lived(STARTED, Answered(), Dropped(), Exited(CLEAN))
 
 
 def test_begins_with_a_start() -> None:
-    life, actions = begin(ORDER, 3, 100.0)
+    life, actions = begin(ORDER, 3, at(100.0))
     assert (life.phase, life.run, life.slot, actions) == ("starting", 0, 3, ("start",))
 
 
 def test_a_drain_of_what_never_ran_is_over_at_once() -> None:
-    life, actions = begin(DRAIN, 0, 100.0)
+    life, actions = begin(DRAIN, 0, at(100.0))
     assert (life.phase, actions) == ("stopped", ())
 
 
@@ -142,7 +149,7 @@ def test_a_permanent_cause_waits_for_another_launch() -> None:  # spec: R6
 
 def test_a_gang_is_started_again_by_control_alone() -> None:  # spec: R6
     gang = replace(ORDER, launch=replace(LAUNCH, restart=None))
-    failed = lived(STARTED, Exited(CRASH), life=begin(gang, 0, 100.0)[0])
+    failed = lived(STARTED, Exited(CRASH), life=begin(gang, 0, at(100.0))[0])
     assert failed.retry_at is None
     assert acted(failed, Ticked(), 1e9) == ("failed", ())
 
@@ -156,18 +163,18 @@ def test_the_error_stays_until_the_next_good_start() -> None:  # spec: A3
 def test_failures_are_forgotten_after_ten_minutes_healthy() -> None:  # spec: R6
     again = lived(Ticked(), STARTED, Answered(), life=FAILED, now=102.0)
     assert again.failures == 1
-    assert wake_at(again) == 702.0
+    assert due_in(again, at(102.0)) == 600.0
     assert lived(Ticked(), life=again, now=701.0).failures == 1
     assert lived(Ticked(), life=again, now=702.0).failures == 0
 
 
 def test_a_stop_tells_the_engine_and_then_kills_its_session() -> None:  # spec: A2
     assert acted(READY, Dropped()) == ("stopping", ("terminate",))
-    assert wake_at(STOPPING) == 108.0
+    assert due_in(STOPPING, at(100.0)) == 8.0
     assert acted(STOPPING, Ticked(), 107.9) == ("stopping", ())
     killing, actions = step(STOPPING, Ticked(), rules(108.0))
     assert (killing.phase, actions) == ("stopping", ("kill",))
-    assert wake_at(killing) is None
+    assert due_in(killing, at(100.0)) is None
 
 
 def test_a_load_that_may_ignore_a_stop_is_killed_at_once() -> None:
@@ -213,7 +220,7 @@ def test_a_newer_attempt_that_is_dropped_meanwhile_does_not_start() -> None:
 
 
 def test_an_older_attempt_is_nobodys_order() -> None:
-    newer = begin(replace(ORDER, attempt=2), 0, 100.0)[0]
+    newer = begin(replace(ORDER, attempt=2), 0, at(100.0))[0]
     for life in (lived(STARTED, Answered(), life=newer), lived(Refused(CRASH), life=newer)):
         assert step(life, Ordered(ORDER), rules()) == (life, ())
 
@@ -250,21 +257,51 @@ def test_the_same_order_again_delays_no_drain() -> None:  # spec: R7
 
 def test_a_drain_ends_at_its_deadline() -> None:  # spec: R5
     draining = lived(Ordered(DRAIN), life=READY)
-    assert wake_at(draining) == 500.0
+    assert due_in(draining, at(200.0)) == 300.0
     assert acted(draining, Ticked(), 499.9) == ("ready", ())
     assert acted(draining, Ticked(), 500.0) == ("stopping", ("terminate",))
 
 
+def test_no_clock_that_is_set_ends_a_drain_or_a_load() -> None:  # spec: R5 R6
+    years_on = replace(rules(), now=Moment(wall=2e9, steady=101.0))
+    draining, _ = step(READY, Ordered(DRAIN), rules())
+    assert step(draining, Ticked(), years_on)[0].phase == "ready"
+    assert due_in(draining, years_on.now) == 399.0
+    assert step(LOADING, Ticked(), years_on) == (LOADING, ())
+    assert step(STOPPING, Ticked(), years_on) == (STOPPING, ())
+
+
+def test_a_drain_counts_from_when_it_was_first_obeyed() -> None:  # spec: R5
+    draining = lived(Ordered(DRAIN), life=READY)
+    again = lived(Ordered(DRAIN), life=draining, now=300.0)  # As after a restart of the agent.
+    assert due_in(again, at(300.0)) == 200.0
+    longer = lived(Ordered(replace(DRAIN, grace_seconds=1000.0)), life=again, now=300.0)
+    assert due_in(longer, at(300.0)) == 800.0
+    restored = codec.decode(codec.encode(draining), Life)
+    assert due_in(restored, at(300.0)) == 200.0
+    anew = lived(Ordered(ORDER), Ordered(DRAIN), life=draining, now=300.0)
+    assert due_in(anew, at(300.0)) == 400.0
+
+
+def test_a_load_is_not_blamed_for_the_time_without_an_agent() -> None:  # spec: R6
+    process = STARTED.process
+    found = adopted(LOADING, process, "another", at(5000.0))
+    assert (found.phase, found.process, found.engine_version) == ("loading", process, "1.0")
+    assert due_in(found, at(5000.0)) == 600.0
+    unseen = adopted(begin(ORDER, 0, at(100.0))[0], process, "1.0", at(5000.0))
+    assert (unseen.process, unseen.engine_version) == (process, "1.0")
+
+
 def test_a_drain_without_a_deadline_waits_for_ever() -> None:  # spec: R5
-    draining = lived(Ordered(replace(DRAIN, deadline=None)), life=READY)
-    assert wake_at(draining) is None
+    draining = lived(Ordered(replace(DRAIN, grace_seconds=None)), life=READY)
+    assert due_in(draining, at(100.0)) is None
     assert acted(draining, Ticked(), 1e12) == ("ready", ())
 
 
 def test_a_drain_can_be_called_off() -> None:  # spec: R5
     back = lived(Ordered(DRAIN), Looked(busy=False), Ordered(ORDER), life=READY)
     assert acted(back, Looked(busy=False)) == ("ready", ())
-    assert wake_at(back) is None
+    assert due_in(back, at(100.0)) is None
 
 
 def test_a_crash_while_draining_is_the_end() -> None:
@@ -277,11 +314,11 @@ def test_a_drain_ends_what_serves_nobody() -> None:
 
 
 def test_a_load_without_a_sign_is_killed_and_fails() -> None:  # spec: R6
-    assert wake_at(LOADING) == 700.0
+    assert due_in(LOADING, at(100.0)) == 600.0
     assert acted(LOADING, Ticked(), 699.0) == ("loading", ())
     condemned, actions = step(LOADING, Ticked(), rules(700.0))
     assert (condemned.phase, actions) == ("loading", ("kill",))
-    assert wake_at(condemned) is None
+    assert due_in(condemned, at(100.0)) is None
     failed = lived(Exited(CRASH), life=condemned)
     assert failed.error is not None
     assert (failed.phase, failed.error.failure) == ("failed", "start_timeout")
@@ -291,8 +328,8 @@ def test_slow_is_not_stalled_and_off_is_never() -> None:  # spec: R6
     moved = lived(Moved(None), life=LOADING, now=650.0)
     assert acted(moved, Ticked(), 700.0) == ("loading", ())
     never = replace(ORDER, launch=replace(LAUNCH, stall_seconds=None))
-    life = lived(STARTED, life=begin(never, 0, 100.0)[0])
-    assert wake_at(life) is None
+    life = lived(STARTED, life=begin(never, 0, at(100.0))[0])
+    assert due_in(life, at(100.0)) is None
     assert acted(life, Ticked(), 1e12) == ("starting", ())
 
 
@@ -311,7 +348,7 @@ def test_a_living_process_that_serves_nobody_is_killed_and_restarted() -> None:
 
 
 def test_a_card_is_held_by_whoevers_engine_lives_on_it() -> None:  # spec: P5
-    newer = begin(replace(ORDER, replica=ReplicaId("tiny-0-2")), 1, 100.0)[0]
+    newer = begin(replace(ORDER, replica=ReplicaId("tiny-0-2")), 1, at(100.0))[0]
     assert holder(newer, [newer, READY]) == READY.replica
     assert holder(newer, [newer, STOPPING]) == STOPPING.replica
     assert holder(newer, [newer, STOPPED, FAILED]) is None
@@ -319,15 +356,15 @@ def test_a_card_is_held_by_whoevers_engine_lives_on_it() -> None:  # spec: P5
     elsewhere = replace(
         ORDER, replica=ReplicaId("b-0-1"), launch=replace(LAUNCH, gpus=(GpuUuid("GPU-2"),))
     )
-    assert holder(begin(elsewhere, 1, 100.0)[0], [replace(READY)]) is None
+    assert holder(begin(elsewhere, 1, at(100.0))[0], [replace(READY)]) is None
 
 
 def test_parked_starts_again_without_a_failure() -> None:  # spec: O7
-    again = parked(READY, 200.0)
+    again = parked(READY, at(200.0))
     assert (again.phase, again.run, again.failures, again.process) == ("starting", 1, 0, None)
-    assert parked(STOPPING, 200.0).phase == "stopped"
-    assert parked(lived(Ordered(DRAIN), life=READY), 200.0).phase == "stopped"
-    assert parked(FAILED, 200.0) == FAILED
+    assert parked(STOPPING, at(200.0)).phase == "stopped"
+    assert parked(lived(Ordered(DRAIN), life=READY), at(200.0)).phase == "stopped"
+    assert parked(FAILED, at(200.0)) == FAILED
 
 
 def test_the_report_tells_all() -> None:  # spec: A3
@@ -359,7 +396,7 @@ EVENTS: tuple[Event, ...] = (
 
 
 def test_every_event_has_an_answer_in_every_phase() -> None:
-    lives = (begin(ORDER, 0, 100.0)[0], LOADING, READY, FAILED, STOPPING, STOPPED)
+    lives = (begin(ORDER, 0, at(100.0))[0], LOADING, READY, FAILED, STOPPING, STOPPED)
     assert {life.phase for life in lives} == set(get_args(ShardPhase))
     for life, event in itertools.product(lives, EVENTS):
         after, _ = step(life, event, rules())
@@ -369,7 +406,7 @@ def test_every_event_has_an_answer_in_every_phase() -> None:
 @given(st.lists(st.tuples(st.sampled_from(EVENTS), st.floats(0, 400)), max_size=40))
 def test_a_new_engine_never_meets_the_old(events: list[tuple[Event, float]]) -> None:
     """Whatever comes in whatever order, as long as the shell only tells what it did."""
-    life, actions = begin(ORDER, 0, 0.0)
+    life, actions = begin(ORDER, 0, at(0.0))
     now, running, stopped_attempts = 0.0, False, set[int]()
     for event, wait in events:
         now += wait
@@ -386,15 +423,15 @@ def test_a_new_engine_never_meets_the_old(events: list[tuple[Event, float]]) -> 
             assert not running
         if life.phase == "stopped":
             stopped_attempts.add(life.order.attempt)
-        due = wake_at(life)
-        if due is not None and due <= now:
+        due = due_in(life, at(now))
+        if due is not None and due <= 0.0:
             again, acts = step(life, Ticked(), rules(now))
             assert (again, acts) != (life, ()), "time alone would wake it again and again"
 
 
 def test_a_policy_of_its_own_is_kept() -> None:  # spec: R6
     quick = replace(LAUNCH, restart=RestartPolicy(first_seconds=10.0))
-    failed = lived(Refused(CRASH), life=begin(replace(ORDER, launch=quick), 0, 100.0)[0])
+    failed = lived(Refused(CRASH), life=begin(replace(ORDER, launch=quick), 0, at(100.0))[0])
     assert failed.retry_at is not None
     assert 108.0 <= failed.retry_at <= 112.0
 
