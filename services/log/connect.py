@@ -13,7 +13,7 @@ How it fails, and what callers see:
 - Messages of subscriptions that come while the link is down are lost. Who must not lose any compares
   `generation` or uses `on_change`, and reads again (Tail, Follower).
 - A handler or `on_change` callback that raises is a mistake of ours: it goes to the event loop's
-  exception handler; the connection lives on.
+  exception handler; the connection lives on. So does a mistake that ends the connection's own task.
 """
 
 import asyncio
@@ -185,9 +185,11 @@ class _Link:
         for answer in self._awaited.values():
             if not answer.done():
                 answer.set_exception(Unavailable("connection to NATS lost"))
-        with suppress(TimeoutError, AssertionError, *_UNSENT):  # Broken already, or never opened.
+        try:
             async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
                 await self._client.close()
+        except Exception as error:  # noqa: BLE001 - broken already, or never opened: it is over.
+            log.debug("nats.not_closed", reason=str(error) or type(error).__name__)
 
 
 class Connection:
@@ -215,6 +217,7 @@ class Connection:
         """Returns at once; the link comes when it comes."""
         # Owned here: `close` ends it and raises what it raised.
         self._keeper = asyncio.get_running_loop().create_task(self._keep())
+        self._keeper.add_done_callback(self._kept)
 
     async def close(self) -> None:
         """Ends the link for good."""
@@ -300,8 +303,8 @@ class Connection:
                     log.warning("nats.away", url=self.url, reason=reported)
             finally:
                 self._link = None
+                self._set_up(False)  # First: it must be true whatever comes of the rest.
                 await link.close()
-                self._set_up(False)
             await asyncio.sleep(retry * random.uniform(0.5, 1.0))  # noqa: S311
             retry = min(2 * retry, LAST_RETRY_SECONDS)
 
@@ -329,6 +332,14 @@ class Connection:
         asyncio.get_running_loop().call_exception_handler(
             {"message": f"a callback of connection {self.name} raised", "exception": error}
         )
+
+    def _kept(self, keeper: asyncio.Task[None]) -> None:
+        """It never returns: whatever ended it but `close` must not go unseen."""
+        error = None if keeper.cancelled() else keeper.exception()
+        if error is not None:
+            keeper.get_loop().call_exception_handler(
+                {"message": f"connection {self.name} is kept no longer", "exception": error}
+            )
 
 
 async def _within(seconds: float, answer: Awaitable[Message], otherwise: str) -> Message:

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from nats.aio.client import Client
 
 from services.log.connect import Connection
 from services.log.message import Message, Unavailable
@@ -174,3 +175,37 @@ async def test_a_message_over_the_limit_is_refused_here(connection: Connection) 
     with pytest.raises(ValueError, match="over the server's limit"):
         await connection.publish("a", b"x" * 3_000_000)
     await connection.barrier()
+
+
+async def test_a_client_that_cannot_even_be_closed_ends_nothing(
+    nats: NatsServer, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[bool] = []
+
+    async def close(_: Client) -> None:
+        seen.append(connection.connected)
+        raise RuntimeError("the handler is closed")
+
+    monkeypatch.setattr(Client, "close", close)
+    nats.kill()
+    await until(lambda: seen)
+    assert seen[0] is False
+    nats.start()
+    await until_generation(connection, 2)
+    await connection.barrier()
+
+
+async def test_a_mistake_that_ends_the_connections_task_is_told(
+    nats: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(
+        lambda _, context: told.append(context["message"])
+    )
+    monkeypatch.setattr("services.log.connect.LAST_RETRY_SECONDS", None)
+    connection = Connection("nats://127.0.0.1:1", "mistaken")
+    await connection.start()
+    await until(lambda: told)
+    assert told == ["connection mistaken is kept no longer"]
+    with pytest.raises(TypeError):
+        await connection.close()
