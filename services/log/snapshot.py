@@ -1,4 +1,4 @@
-"""Reading documents back: one by direct get, or all of STATE.
+"""Reading documents back: one by direct get, all of STATE, or the past of one subject.
 
 STATE is read from its first message to its last while it is being written to. Nothing is missed: the
 server feeds it in LOG's order, so what comes in behind the reader is either read at the end or has a
@@ -12,11 +12,13 @@ How it fails:
   sequences with what others announce.
 """
 
+from typing import Any
+
 from schemas import codec, subjects
 from services.log.api import ApiError
 from services.log.connect import Connection
 from services.log.message import Message, Unavailable, status
-from services.log.pull import Ended, Pull
+from services.log.pull import Ended, Pull, position
 from services.log.stored import Stored
 
 GET_TIMEOUT_SECONDS = 3.0
@@ -25,14 +27,34 @@ NOT_FOUND = "404"
 
 async def read_state(connection: Connection) -> tuple[list[Stored], int]:
     """All of STATE, and S: the highest LOG sequence in it, 0 if it is empty."""
-    documents: list[Stored] = []
-    try:
-        async with Pull(connection, subjects.STATE, {"deliver_policy": "all"}) as pull:
-            while pull.pending and (messages := await pull.take()):
-                documents += [_from_state(message) for message in messages]
-    except (ApiError, Ended) as error:
-        raise Unavailable(f"{subjects.STATE} was not read to its end: {error}") from error
+    messages = await _read_whole(connection, subjects.STATE, {"deliver_policy": "all"})
+    documents = [_from_state(message) for message in messages]
     return documents, max((found.sequence for found in documents), default=0)
+
+
+async def read_history(connection: Connection, subject: str, below: int) -> list[Stored]:
+    """What LOG still holds of a log subject before a LOG sequence, oldest first."""
+    config = {"deliver_policy": "all", "filter_subject": subject}
+    messages = await _read_whole(connection, subjects.LOG, config)
+    found = [(position(message.reply), message.payload) for message in messages]
+    return [
+        Stored(at.sequence, subject, payload, at.stamp)
+        for at, payload in found
+        if at.sequence < below
+    ]
+
+
+async def _read_whole(connection: Connection, stream: str, config: dict[str, Any]) -> list[Message]:
+    found: list[Message] = []
+    try:
+        async with Pull(connection, stream, config) as pull:
+            while pull.pending and (messages := await pull.take()):
+                found += messages
+    except (ApiError, Ended) as error:
+        raise Unavailable(f"{stream} was not read to its end: {error}") from error
+    if pull.pending:
+        raise Unavailable(f"{stream} was not read to its end: {pull.pending} messages are missing")
+    return found
 
 
 async def get(connection: Connection, subject: str) -> Stored | None:

@@ -37,7 +37,9 @@ class Tail:
         self.sequence = after
         """LOG sequence up to which all has been handed over."""
         self.pending = 0
-        """Messages known to come after that; 0: caught up, as far as the server has said."""
+        """Messages known to come after that, as far as the server has said."""
+        self.caught_up = asyncio.Event()
+        """Set once its reader has had all that LOG held at some moment since it began."""
         self.rebuilds = 0
         """How often a consumer was given up for another."""
         self._connection = connection
@@ -49,15 +51,21 @@ class Tail:
             try:
                 async with Pull(self._connection, subjects.LOG, self._config()) as pull:
                     await self._check_head()
-                    self.pending = pull.pending
+                    self._is_left(pull.pending)
                     while True:
                         messages = await pull.take()
                         if messages:
                             batch = [_stored(message) for message in messages]
-                            self.sequence, self.pending = batch[-1].sequence, pull.pending
+                            self.sequence = batch[-1].sequence
                             yield batch
+                            self._is_left(pull.pending)
             except (Ended, Unavailable, ApiError) as error:
                 await self._rebuild(error)
+
+    def _is_left(self, pending: int) -> None:
+        self.pending = pending
+        if pending == 0:
+            self.caught_up.set()
 
     def _config(self) -> dict[str, Any]:
         config = {"deliver_policy": "by_start_sequence", "opt_start_seq": self.sequence + 1}

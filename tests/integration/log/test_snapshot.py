@@ -10,7 +10,7 @@ from services.log import pull, streams
 from services.log.api import call
 from services.log.connect import Connection
 from services.log.message import Unavailable
-from services.log.snapshot import get, get_from_log, read_state
+from services.log.snapshot import get, get_from_log, read_history, read_state
 from services.log.stored import Stored
 from services.log.tail import Tail
 from tests.support.events import an_event, value_of
@@ -160,3 +160,29 @@ def last_of_each(documents: list[Stored]) -> dict[str, int]:
     for stored in documents:
         found[stored.subject] = max(stored.sequence, found.get(stored.subject, 0))
     return found
+
+
+async def test_a_read_that_expires_before_the_end_is_never_a_part_of_state(
+    log: Connection, lossy: Connection, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(20):
+        await write(log, SUBJECT.format(number))
+    await state_holds(log, 20)
+    monkeypatch.setattr(pull, "EXPIRES_SECONDS", 0.5)
+    monkeypatch.setattr(pull, "BEAT_SECONDS", 0.2)
+    proxy.drop = lambda frame: "$JS.ACK" in frame.reply or b"NATS/1.0 100" in frame.body
+    with pytest.raises(Unavailable, match="20 messages are missing"):
+        await read_state(lossy)
+
+
+async def test_the_past_of_a_subject_is_read_oldest_first(log: Connection) -> None:
+    for value in range(5):
+        await write(log, SUBJECT.format(1), value)
+        await write(log, SUBJECT.format(2), "other")
+    past = await read_history(log, SUBJECT.format(1), 7)
+    assert [(stored.sequence, value_of(stored.payload)) for stored in past] == [
+        (1, 0),
+        (3, 1),
+        (5, 2),
+    ]
+    assert await read_history(log, SUBJECT.format(3), 100) == []

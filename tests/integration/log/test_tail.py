@@ -9,7 +9,9 @@ import pytest
 
 from schemas import codec
 from services.log import pull, streams
+from services.log.api import call
 from services.log.connect import Connection
+from services.log.snapshot import get_from_log
 from services.log.stored import Stored
 from services.log.streams import LogMissing, LogRewound
 from services.log.tail import Tail
@@ -239,3 +241,25 @@ async def consumers(connection: Connection) -> list[str]:
 async def delete_consumers(connection: Connection) -> None:
     for name in await consumers(connection):
         await connection.request(f"$JS.API.CONSUMER.DELETE.FLOTILLA_LOG.{name}", b"", 5.0)
+
+
+async def test_is_caught_up_once_all_that_stood_there_was_read(log: Connection) -> None:
+    await write(log, 30)
+    async with reading(log, after=10) as reader:
+        assert not reader.tail.caught_up.is_set()
+        async with asyncio.timeout(30):
+            await reader.tail.caught_up.wait()
+        assert reader.sequences == list(range(11, 31))
+
+
+async def test_is_caught_up_where_age_took_the_last_messages(log: Connection) -> None:
+    await write(log, 5)
+    config = (await call(log, "STREAM.INFO.FLOTILLA_LOG", None, streams.StreamInfo)).config
+    aged = config | {"max_age": 100_000_000, "duplicate_window": 100_000_000}
+    await call(log, "STREAM.UPDATE.FLOTILLA_LOG", aged, streams.StreamInfo)
+    async with asyncio.timeout(30):
+        while await get_from_log(log, SUBJECT.format(0)) is not None:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+    async with reading(log, after=3) as reader, asyncio.timeout(30):
+        await reader.tail.caught_up.wait()
+    assert reader.got == []
