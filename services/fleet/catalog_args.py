@@ -24,8 +24,9 @@ def read_args(section: Section, drives: Drives | None) -> dict[str, str]:
         _check_arg(key, drives, section.faults)
         text = as_scalar(value, f"`{name}`", section.faults)
         if text is not None:
-            _check_value(text, section.faults)
             args[name] = text.text if not text.blank else ""
+            _check_value(text, section.faults)
+            _check_kind(name, args[name], text, drives, section.faults)
     return args
 
 
@@ -38,6 +39,11 @@ def _check_arg(key: Scalar, drives: Drives | None, faults: Faults) -> None:
     elif not _ARG.fullmatch(key.text):
         hint = f"write `{plain}`" if _ARG.fullmatch(plain) else "write the flag without its dashes"
         faults.add(key, f"`{key.text}` is no flag name", hint)
+    elif drives and drives.args is not None and key.text not in drives.args:
+        known = tuple(sorted(drives.args))
+        near = nearest(key.text, known)
+        hint = f"did you mean `{near}`?" if near else f"it takes {', '.join(known)}"
+        faults.add(key, f"`{key.text}` is no flag that this engine takes from a catalog", hint)
 
 
 def _check_value(value: Scalar, faults: Faults) -> None:
@@ -47,6 +53,14 @@ def _check_value(value: Scalar, faults: Faults) -> None:
     elif value.text.startswith("-") and not _NEGATIVE.fullmatch(value.text):
         hint = "one flag a key; only negative numbers begin with `-`"
         faults.add(value, f"`{value.text}` would be read as another flag", hint)
+
+
+def _check_kind(name: str, text: str, value: Scalar, drives: Drives | None, faults: Faults) -> None:
+    if drives is None or drives.check is None or name not in (drives.args or ()):
+        return
+    wrong = drives.check(name, text)
+    if wrong is not None:
+        faults.add(value, f"`{name}`: {wrong.message}", wrong.hint)
 
 
 def read_env(section: Section, drives: Drives | None) -> dict[str, str | SecretRef]:

@@ -1,3 +1,4 @@
+import pytest
 from msgspec.structs import replace
 
 from schemas.documents import LastError, LaunchSpec
@@ -7,6 +8,7 @@ from services.agent.engines.llamacpp import command
 from services.agent.engines.table import ADAPTERS
 from services.agent.llamacpp_server import parser
 from services.fleet.catalog_engines import ENGINES
+from services.fleet.catalog_llamacpp import BY_NAME, check
 
 ENVIRONMENT = Environment(
     name=EngineName("llamacpp"), kind="llamacpp", command=("llama-server",), version="1"
@@ -87,6 +89,16 @@ def test_our_launcher_understands_what_the_adapter_writes() -> None:
     assert asked.metrics
     assert asked.embeddings
     assert not asked.warmup
+
+
+@pytest.mark.parametrize("name", sorted(ENGINES["llamacpp"].args or ()))
+def test_our_launcher_understands_every_flag_that_a_catalog_may_name(name: str) -> None:
+    # spec: A2, C1
+    flag = BY_NAME[name]
+    values = {"switch": ("", "on", "off"), "choice": flag.choices, "name": ("chatml",)}
+    for value in values.get(flag.kind, ("7", "-1")):
+        assert check(name, value) is None
+        parser().parse_args(argv(replace(SPEC, args={name: value}))[1:])
 
 
 def test_every_kind_has_an_adapter_and_what_is_not_driven_says_so() -> None:  # spec: A2

@@ -15,6 +15,7 @@ from services.fleet.catalog import EMPTY, Catalog, from_json, from_yaml, show
 
 DATA = Path(__file__).parents[2] / "data" / "catalogs"
 TINY = "models: {tiny: {engine: llamacpp, source: /m.gguf%s}}"
+ON_A_CARD = "models: {tiny: {engine: vllm, gpu: {class: l4}, source: /m%s}}"
 
 
 def good(text: str | bytes) -> Catalog:
@@ -88,7 +89,7 @@ def test_unset_zero_and_off_are_three_things() -> None:
 
 
 def test_scalars_are_text() -> None:
-    model = the_model(TINY % ", args: {flash-attn: off, x: 1e3, y: yes, z: 010, alone: }")
+    model = the_model(ON_A_CARD % ", args: {flash-attn: off, x: 1e3, y: yes, z: 010, alone: }")
     assert model.profile.args == {
         "flash-attn": "off",
         "x": "1e3",

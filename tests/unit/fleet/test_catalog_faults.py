@@ -110,11 +110,34 @@ MODEL_RULES = [
     (CPU, "args: {ctx_size: 1}", "args.ctx_size", "is no flag name", "`ctx-size`"),
     (CPU, "args: {--ctx-size: 1}", "args.--ctx-size", "is no flag name", "`ctx-size`"),
     (CPU, "args: {'a b': 1}", "args.a b", "is no flag name", ""),
-    (CPU, "args: {x: --port=1}", "args.x", "would be read as another flag", ""),
-    (CPU, 'args: {x: "a\\nb"}', "args.x", "U+000A", "one line"),
-    (CPU, 'args: {x: "a\\0b"}', "args.x", "U+0000", "one line"),
-    (CPU, "args: {x: [a]}", "args.x", "is a list where a single value belongs", ""),
-    (CPU, f"args: {{x: {'y' * 8193}}}", "args.x", "8193 characters", "file"),
+    (GPU, "args: {x: --port=1}", "args.x", "would be read as another flag", ""),
+    (GPU, 'args: {x: "a\\nb"}', "args.x", "U+000A", "one line"),
+    (GPU, 'args: {x: "a\\0b"}', "args.x", "U+0000", "one line"),
+    (GPU, "args: {x: [a]}", "args.x", "is a list where a single value belongs", ""),
+    (GPU, f"args: {{x: {'y' * 8193}}}", "args.x", "8193 characters", "file"),
+    # spec: C1
+    (CPU, "args: {ctx-sise: 1}", "args.ctx-sise", "no flag that this engine takes", "`ctx-size`"),
+    (CPU, "args: {lora: /x}", "args.lora", "no flag that this engine takes", "it takes batch-"),
+    (CPU, "args: {log-file: /x}", "args.log-file", "no flag that this engine takes", ""),
+    (CPU, "args: {threads: many}", "args.threads", "`many` is no whole number", "`threads: 8`"),
+    (CPU, "args: {threads: }", "args.threads", "`` is no whole number", "`threads: 8`"),
+    (CPU, "args: {warmup: 7}", "args.warmup", "neither on nor off", "`warmup: on`"),
+    (CPU, "args: {pooling: max}", "args.pooling", "none of its values", "none, mean"),
+    (CPU, "args: {chat-template: /etc/x}", "args.chat-template", "is no name", "`chatml`"),
+    (GPU, "args: {trust-remote-code: }", "args.trust-remote-code", "may not", "run code"),
+    (GPU, "args: {load-format: x}", "args.load-format", "may not", "run code"),
+    (GPU, "args: {tool-parser-plugin: x}", "args.tool-parser-plugin", "may not", "run code"),
+    (GPU, "args: {worker-extension-cls: x}", "args.worker-extension-cls", "may not", "run code"),
+    (GPU, "args: {chat-template: x}", "args.chat-template", "may not", "file or folder"),
+    (GPU, "args: {tokenizer: x}", "args.tokenizer", "may not", "file or folder"),
+    (GPU, "args: {hf-config-path: x}", "args.hf-config-path", "may not", "file or folder"),
+    (GPU, "args: {lora-modules: x}", "args.lora-modules", "may not", "`source`"),
+    (GPU, "args: {speculative-config: x}", "args.speculative-config", "may not", "`source`"),
+    (GPU, "env: {VLLM_PLUGINS: x}", "env.VLLM_PLUGINS", "may not", "run code"),
+    (SGLANG, "args: {trust-remote-code: }", "args.trust-remote-code", "may not", "run code"),
+    (SGLANG, "args: {load-format: x}", "args.load-format", "may not", "run code"),
+    (SGLANG, "args: {lora-paths: x}", "args.lora-paths", "may not", "file or folder"),
+    (SGLANG, "args: {chat-template: x}", "args.chat-template", "may not", "file or folder"),
     (CPU, "args: [--parallel, 8]", "args", "is a list where a mapping belongs", ""),
     # spec: W2
     (CPU, "env: {1A: b}", "env.1A", "cannot name a variable", ""),
@@ -235,7 +258,7 @@ def test_names_that_share_a_subject_are_refused() -> None:
 def test_a_catalog_fits_one_message_of_the_log() -> None:
     value = "x" * 8000
     args = ", ".join(f"a{n}: {value}" for n in range(125))
-    text = f"models: {{m: {{engine: llamacpp, source: x, args: {{{args}}}}}}}"
+    text = f"models: {{m: {{engine: vllm, gpu: {{class: l4}}, source: x, args: {{{args}}}}}}}"
     fault = the_fault(text)
     assert "bytes in compact form" in fault.message
     assert str(LARGEST_BYTES) in fault.message

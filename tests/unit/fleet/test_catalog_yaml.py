@@ -149,7 +149,10 @@ def a_model(draw: st.DrawFn) -> Keys:
         "load_stall": draw(st.sampled_from(DURATIONS[1:])),
     }
     source = draw(VISIBLE.filter(lambda text: text.strip() != ""))
-    return draw(a_need()) | {"source": source} | draw(some_of(maybe))
+    need = draw(a_need())
+    if need["engine"] == "llamacpp":  # Its flags are a list of known ones.
+        maybe["args"] = draw(some_of({"ctx-size": "512", "warmup": "off", "pooling": "mean"}))
+    return need | {"source": source} | draw(some_of(maybe))
 
 
 @st.composite
