@@ -27,6 +27,7 @@ from services.log import api, streams
 from services.log.connect import Connection
 from services.log.message import Message
 from services.log.snapshot import get
+from services.log.stored import Stored
 from services.router import disk, logged, watch
 from services.router.config import Config
 from services.router.program import Router
@@ -34,6 +35,7 @@ from services.router.source import Standing
 from tests.builders import LOG_ID, a_genesis, an_event
 from tests.support.nats_server import NatsServer
 from tests.support.ports import free_ports
+from tests.support.proxy import Proxy
 from tests.support.router import TIMING, a_catalog, a_shard, an_endpoint, eventually
 from tests.support.upstream import DONE, Received, Upstream, Wire, chats, upstreams
 
@@ -329,6 +331,50 @@ async def test_another_log_is_not_followed_until_it_names_the_known_one_as_its_p
         await eventually(lambda: not router.standing.damage)
         await eventually(lambda: router.routed() == {"tiny": [], "big": [good.address]})
         assert router.standing.log == "a" * 32
+
+
+async def test_a_push_of_another_log_shows_the_damage_at_once(
+    nats: NatsServer, leader: Leader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """# spec: L1, T9"""
+    monkeypatch.setattr(watch, "CHECK_SECONDS", 3600.0)
+    async with a_router(nats.url, tmp_path) as router:
+        await leader.swap(1, TINY)
+        await router.applied(await leader.endpoints("127.0.0.1:1"))
+        await recreate(leader.connection)
+        stranger = Leader(leader.connection, LogId("f" * 32))
+        for _ in range(20):
+            await stranger.endpoints("127.0.0.1:2")  # Beyond the sequence that was known.
+        await eventually(lambda: router.standing.damage)
+        assert router.routed() == {"tiny": ["127.0.0.1:1"]}
+
+
+async def test_nothing_that_comes_over_a_new_link_is_applied_before_the_log_is_known(
+    nats: NatsServer, leader: Leader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """# spec: L1, T9"""
+
+    async def slow_get(connection: Connection, subject: str) -> Stored | None:
+        await asyncio.sleep(1.0)
+        return await get(connection, subject)
+
+    proxy = Proxy(nats.port)
+    await proxy.start()
+    async with a_router(proxy.url, tmp_path) as router:
+        await leader.swap(1, BOTH)
+        for _ in range(20):
+            await leader.endpoints("127.0.0.1:1")
+        await router.applied(await leader.endpoints("127.0.0.1:1"))
+        proxy.drop = lambda _: True
+        await recreate(leader.connection)  # The same id, but shorter.
+        await leader.begin()
+        await leader.endpoints("127.0.0.1:2", model="big")
+        monkeypatch.setattr(watch, "get", slow_get)
+        proxy.drop = lambda _: False
+        await proxy.cut()
+        await eventually(lambda: router.standing.damage)
+        assert router.routed() == {"tiny": ["127.0.0.1:1"], "big": []}
+    await proxy.close()
 
 
 async def test_damage_shows_in_the_leaders_beat_and_outlasts_a_restart(

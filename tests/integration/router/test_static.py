@@ -250,9 +250,11 @@ async def test_told_to_end_it_finishes_what_is_short_and_breaks_off_the_rest(
             short, endless = await asyncio.gather(
                 router.chat(stream=True), router.chat("endless", stream=True)
             )
+            ending = asyncio.ensure_future(endless.read())
             router.process.send_signal(signal.SIGTERM)
             await refuses_connections(router)
+            assert not ending.done()
             assert (await short.read()).endswith(DONE)
-            last = (await endless.read()).removesuffix(b"\n\n").rpartition(b"\n\n")[2]
+            last = (await ending).removesuffix(b"\n\n").rpartition(b"\n\n")[2]
             assert json.loads(last.removeprefix(b"data: "))["error"]["code"] == "shutting_down"
             assert await router.process.wait() == 0
