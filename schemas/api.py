@@ -71,6 +71,10 @@ class NodeRow(Struct, frozen=True, kw_only=True, rename="camel"):
     replicas: int = 0
     agent_version: str = ""
     engines_survive_agent: bool = True
+    cards_fault: str = ""
+    """Not empty: its cards could not be read, and why."""
+    damaged: str = ""
+    """Not empty: its agent acts on no assignment, and why."""
 
 
 class ShardRow(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -128,8 +132,12 @@ class RouterRow(Struct, frozen=True, kw_only=True, rename="camel"):
     """One router worker in tables."""
 
     router: RouterId
+    incarnation: str = ""
+    """One start of it; two rows with one name are two processes."""
     applied: int
     heard_seconds_ago: float
+    damaged: str = ""
+    """Not empty: it applies nothing of the log, and why."""
 
 
 class EndpointRow(Struct, frozen=True, kw_only=True, rename="camel"):

@@ -124,6 +124,7 @@ class Api:
             leader="" if held is None else held.document.holder,
             damage=loop.damage,
             routers=self._routers(),
+            damaged_agents=loop.ears.damaged_agents(),
             warnings=away + refused + loop.opener.warnings,
             catalog_refused=loop.current().refused,
         )
@@ -131,8 +132,14 @@ class Api:
     def _routers(self) -> tuple[api.RouterRow, ...]:
         now = monotonic()
         return tuple(
-            api.RouterRow(router=name, applied=beat.applied, heard_seconds_ago=round(now - at, 3))
-            for name, (beat, at) in sorted(self._loop.ears.routers.items())
+            api.RouterRow(
+                router=beat.router,
+                incarnation=beat.incarnation,
+                applied=beat.applied,
+                heard_seconds_ago=round(now - at, 3),
+                damaged=beat.damaged,
+            )
+            for _, (beat, at) in sorted(self._loop.ears.routers.items(), key=lambda item: item[0])
             if now - at < ROUTER_SHOWN_SECONDS
         )
 
@@ -141,7 +148,7 @@ class Api:
 
     async def _nodes(self, _request: web.Request, _token: Token) -> api.Frame:
         state = self._loop.state
-        return api.NodeList(as_of_seq=state.sequence, items=views.nodes(state))
+        return api.NodeList(as_of_seq=state.sequence, items=views.nodes(state, self._live()))
 
     async def _replicas(self, _request: web.Request, _token: Token) -> api.Frame:
         state = self._loop.state

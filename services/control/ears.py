@@ -43,8 +43,9 @@ class Ears:
         on_control: Callable[[ControlBeat], None],
     ) -> None:
         self.hearing = Hearing()
-        self.routers: dict[RouterId, tuple[RouterBeat, float]] = {}
-        """The last beat of each router, and when it came."""
+        self.routers: dict[tuple[RouterId, str], tuple[RouterBeat, float]] = {}
+        """The last beat of each start of each router, and when it came. Old ones are forgotten."""
+        self._agents: dict[NodeId, tuple[AgentBeat, float]] = {}
         self._connection = connection
         self._state = state
         self._on_control = on_control
@@ -67,7 +68,16 @@ class Ears:
     def reports(self) -> list[Reported]:
         """What agents and routers said lately of the log that they follow."""
         now = monotonic()
-        return [report for report, at in self._reports.values() if now - at < REPORT_SECONDS]
+        return [report for report, at in self._reports.values() if _is_new(at, now)]
+
+    def damaged_agents(self) -> dict[NodeId, str]:
+        """Why agents that beat act on no assignment, where they say so."""
+        now = monotonic()
+        return {
+            node: beat.damaged
+            for node, (beat, at) in self._agents.items()
+            if beat.damaged and _is_new(at, now)
+        }
 
     def _on_agent(self, message: Message) -> None:
         beat = _decoded(message, AgentBeat)
@@ -76,6 +86,7 @@ class Ears:
         now = monotonic()
         who = f"agent {beat.node}"
         self._reports[who] = Reported(who, beat.log, beat.highest), now
+        self._agents[beat.node] = beat, now
         info = self._state().info(beat.node)
         if info is not None and info.document.incarnation == beat.incarnation:
             self.hearing.node(beat.node, now)
@@ -87,7 +98,9 @@ class Ears:
         now = monotonic()
         who = f"router {beat.router}"
         self._reports[who] = Reported(who, beat.log, beat.highest), now
-        self.routers[beat.router] = beat, now
+        self.routers[beat.router, beat.incarnation] = beat, now
+        lately = ((key, told) for key, told in self.routers.items() if _is_new(told[1], now))
+        self.routers = dict(lately)
         self.hearing.router(beat.router, beat.incarnation, beat.applied, now)
 
     def _on_control_beat(self, message: Message) -> None:
@@ -114,6 +127,10 @@ class Ears:
             await asyncio.sleep(TURN_SECONDS)  # Not again at once.
         finally:
             self._probing.discard(node)
+
+
+def _is_new(at: float, now: float) -> bool:
+    return now - at < REPORT_SECONDS
 
 
 def _decoded(message: Message, kind: type[T]) -> T | None:

@@ -75,9 +75,10 @@ def _has_paused(turn: Turn, replica: ReplicaDocument) -> bool:
     """The first move is made at once: one stranger is nothing unusual, many are."""
     if replica.taken_ports == 0:
         return True
-    pause = FIRST_PAUSE_SECONDS * 2 ** (replica.taken_ports - 1)
+    pause = FIRST_PAUSE_SECONDS * 2.0 ** (replica.taken_ports - 1)
     left = codec.seconds(replica.since) + pause - turn.now
-    turn.waits += [left] if left > 0 else []
+    if left > 0:
+        turn.waits.append(left)
     return left <= 0
 
 

@@ -21,8 +21,9 @@ The rules, in this order:
    stopped, or nothing was heard of it for 10 s after the end was decided, or its node is lost.
 6. Placed. What is missing is placed in the room that is left (`placement.py`); a roll adds one above
    the wanted number where that fits, else it drains an old one if `min_ready` allows. A port that
-   was found taken is replaced by the next one, as a new attempt. Slots are used again, lowest first,
-   under the next generation, so that no replica id ever comes back.
+   was found taken is replaced by the next one, as a new attempt, with growing pauses and only so often
+   (`placing.py`). Slots are used again, lowest first, under the next generation, so that no replica id
+   ever comes back.
 7. Endpoints follow from what is ready and what is to end (`publish.py`), assignments from the
    replicas and from what routers have applied (`assign.py`), and a model's placement verdict is
    written when it, its counts or its main reason changes.

@@ -4,7 +4,7 @@
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -27,10 +27,10 @@ from schemas.documents import (
     ShardPlan,
     ShardStatus,
 )
-from schemas.ids import EngineName, GpuUuid, ModelName, NodeId, ReplicaId
+from schemas.ids import EngineName, GpuUuid, ModelName, NodeId, ReplicaId, RouterId
 from services.fleet import phases
 from services.fleet.catalog import Catalog
-from services.fleet.idle import IdleFor, as_number, idle
+from services.fleet.idle import Idle, IdleFor, as_number, idle
 from services.fleet.standing import (
     Standing,
     holding,
@@ -54,6 +54,8 @@ class Live(Struct, frozen=True, kw_only=True):
     leader: str = ""
     damage: Damage | None = None
     routers: tuple[RouterRow, ...] = ()
+    damaged_agents: Mapping[NodeId, str] = {}
+    """Why an agent acts on no assignment, where it says so."""
     warnings: tuple[str, ...] = ()
     catalog_refused: str = ""
     """Why the catalog in the log is refused by this version; empty: it is not."""
@@ -61,7 +63,7 @@ class Live(Struct, frozen=True, kw_only=True):
 
 def status(state: FleetState, catalog: Catalog, live: Live) -> Status:
     """The fleet in one page."""
-    node_rows, replica_rows = nodes(state), replicas(state, live)
+    node_rows, replica_rows = nodes(state, live), replicas(state, live)
     model_rows = models(state, catalog)
     pointer = state.catalog.get(())
     refused = (live.catalog_refused,) if live.catalog_refused else ()
@@ -77,12 +79,17 @@ def status(state: FleetState, catalog: Catalog, live: Live) -> Status:
         nodes=_count(row.condition for row in node_rows),
         models=_count(row.condition for row in model_rows),
         replicas=_count(row.phase for row in replica_rows),
-        attention=tuple(_attention(node_rows, replica_rows, model_rows)),
+        attention=(
+            *_models_attention(model_rows),
+            *_nodes_attention(node_rows),
+            *_routers_attention(live.routers),
+            *_replicas_attention(replica_rows),
+        ),
         routers=live.routers,
     )
 
 
-def nodes(state: FleetState) -> tuple[NodeRow, ...]:
+def nodes(state: FleetState, live: Live) -> tuple[NodeRow, ...]:
     """All nodes by name."""
     holders = _card_holders(state)
     replicas_on = Counter(
@@ -91,15 +98,23 @@ def nodes(state: FleetState) -> tuple[NodeRow, ...]:
         for node in {plan.node for plan in held.document.shards}
     )
     infos = sorted((held.document for held in state.infos.values()), key=lambda info: info.node)
-    return tuple(_node(state, info, holders, replicas_on[info.node]) for info in infos)
+    return tuple(
+        _node(state, info, holders, replicas_on[info.node], live.damaged_agents.get(info.node, ""))
+        for info in infos
+    )
 
 
 def replicas(state: FleetState, live: Live) -> tuple[ReplicaRow, ...]:
     """All replicas by model and slot."""
     standings = stand_all(state, {}, recorded_verdicts(state))
-    routed = _routed(state)
+    routed, told, heard = _routed(state), _reports(state), _heard(live)
     return tuple(
-        _replica(state, standing, live, standing.id in routed)
+        _replica(
+            state,
+            standing,
+            routed=standing.id in routed,
+            idleness=idle(standing.document, told, heard, live.now),
+        )
         for _, of_model in sorted(standings.items())
         for standing in of_model
     )
@@ -112,7 +127,9 @@ def models(state: FleetState, catalog: Catalog) -> tuple[ModelRow, ...]:
     return tuple(_model(state, catalog, name, by_model.get(name, [])) for name in names)
 
 
-def _node(state: FleetState, info: NodeInfo, holders: Holders, replicas_here: int) -> NodeRow:
+def _node(
+    state: FleetState, info: NodeInfo, holders: Holders, replicas_here: int, damaged: str
+) -> NodeRow:
     verdict = recorded_verdict(state, info.node)
     return NodeRow(
         node=info.node,
@@ -136,6 +153,8 @@ def _node(state: FleetState, info: NodeInfo, holders: Holders, replicas_here: in
         replicas=replicas_here,
         agent_version=info.agent_version,
         engines_survive_agent=info.engines_survive_agent,
+        cards_fault=info.cards_fault,
+        damaged=damaged,
     )
 
 
@@ -151,9 +170,8 @@ def _card_holders(state: FleetState) -> Holders:
     return holders
 
 
-def _replica(state: FleetState, standing: Standing, live: Live, routed: bool) -> ReplicaRow:
+def _replica(state: FleetState, standing: Standing, *, routed: bool, idleness: Idle) -> ReplicaRow:
     replica = standing.document
-    use = idle(replica, _reports(state), [row.router for row in live.routers], live.now)
     return ReplicaRow(
         replica=replica.id,
         model=replica.model,
@@ -168,8 +186,8 @@ def _replica(state: FleetState, standing: Standing, live: Live, routed: bool) ->
         ),
         address=_address(state, replica.shards[0]),
         routed=routed,
-        idle_seconds=as_number(use),
-        idle_at_least=isinstance(use, IdleFor) and use.at_least,
+        idle_seconds=as_number(idleness),
+        idle_at_least=isinstance(idleness, IdleFor) and idleness.at_least,
         reason=_replica_reason(state, standing),
     )
 
@@ -195,7 +213,13 @@ def _shard(plan: ShardPlan, shard: ShardStatus | None) -> ShardRow:
 
 
 def _reports(state: FleetState) -> Sequence[RouterReport]:
-    return [held.document for held in state.routers.values()]
+    """As they stand in the log."""
+    ordered = sorted(state.routers.values(), key=lambda held: held.sequence)
+    return [held.document for held in ordered]
+
+
+def _heard(live: Live) -> frozenset[tuple[RouterId, str]]:
+    return frozenset((row.router, row.incarnation) for row in live.routers)
 
 
 def _address(state: FleetState, head: ShardPlan) -> str:
@@ -284,23 +308,36 @@ def _refusal(refusal: NodeRefusal) -> str:
     )
 
 
-def _attention(
-    node_rows: Iterable[NodeRow], replica_rows: Iterable[ReplicaRow], model_rows: Iterable[ModelRow]
-) -> Iterable[str]:
-    """What is broken or cannot be placed, one line each, worst kind first."""
-    for model in model_rows:
+def _models_attention(rows: Iterable[ModelRow]) -> Iterable[str]:
+    for model in rows:
         if model.condition in ("failed", "pending", "degraded"):
             yield (
                 f"model {model.model} is {model.condition}, "
                 f"{model.ready} of {model.wanted} ready: {model.reason or 'see replicas'}"
             )
-    for node in node_rows:
+
+
+def _nodes_attention(rows: Iterable[NodeRow]) -> Iterable[str]:
+    for node in rows:
         if node.condition != "alive":
             yield f"node {node.node} is {node.condition} since {node.condition_since}"
+        if node.damaged:
+            yield f"node {node.node} acts on no assignment: {node.damaged}"
+        if node.cards_fault:
+            yield f"cards of node {node.node} could not be read: {node.cards_fault}"
         for card in node.cards:
             if card.health in ("unhealthy", "unknown"):
                 yield f"card {card.uuid} on {node.node} is {card.health}: {card.reason}"
-    for replica in replica_rows:
+
+
+def _routers_attention(rows: Iterable[RouterRow]) -> Iterable[str]:
+    for router in rows:
+        if router.damaged:
+            yield f"router {router.router} follows no log: {router.damaged}"
+
+
+def _replicas_attention(rows: Iterable[ReplicaRow]) -> Iterable[str]:
+    for replica in rows:
         if replica.phase == "failed":
             yield f"replica {replica.replica} failed: {replica.reason}"
 

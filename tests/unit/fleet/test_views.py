@@ -11,6 +11,7 @@ from schemas.documents import (
     LastError,
     NodeRefusal,
     PlacementVerdict,
+    RouterReport,
 )
 from schemas.ids import GpuUuid, ModelName, NodeId, RouterId
 from services.fleet import views
@@ -23,6 +24,7 @@ from tests.builders import (
     a_replica,
     a_shard,
     a_verdict,
+    at,
     replica_name,
 )
 
@@ -135,10 +137,10 @@ def test_a_void_report_is_shown_as_it_was_decided_by() -> None:  # spec: O1
     orphan = replace(a_shard(), replica=other, gpus=(GpuUuid("gpu-1"),))
     script = Script(node, replica, a_shard(replica))
     script.put(subjects.node_shard(node.node, 1), orphan)
-    (row,) = views.nodes(script.state)
+    (row,) = views.nodes(script.state, LIVE)
     assert row.cards[0].replica == other
     script.add(replace(node, incarnation="agent-2"))
-    (row,) = views.nodes(script.state)
+    (row,) = views.nodes(script.state, LIVE)
     assert row.cards[0].replica is None
     (shown,) = views.replicas(script.state, LIVE)
     assert (shown.phase, shown.shards[0].phase) == ("placed", "placed")
@@ -173,6 +175,45 @@ def test_status_says_where_engines_would_end_with_their_agent(survive: bool) -> 
     info = replace(a_node(), engines_survive_agent=survive)
     found = views.status(Script(info).state, a_catalog(0), LIVE)
     assert any("engines end when its agent ends" in line for line in found.warnings) is not survive
+
+
+def test_what_agents_and_routers_report_of_damage_needs_attention() -> None:  # spec: L6 O1
+    node = replace(a_node(), cards_fault="the driver gave no answer in 30 s")
+    live = views.Live(
+        now=NOW,
+        routers=(
+            RouterRow(
+                router=RouterId("r-1"), applied=7, heard_seconds_ago=0.5, damaged="another log"
+            ),
+        ),
+        damaged_agents={node.node: "the log was shortened"},
+    )
+    state = Script(node).state
+    (row,) = views.nodes(state, live)
+    assert (row.damaged, row.cards_fault) == ("the log was shortened", node.cards_fault)
+    assert views.status(state, a_catalog(0), live).attention == (
+        "node node-1 acts on no assignment: the log was shortened",
+        "cards of node node-1 could not be read: the driver gave no answer in 30 s",
+        "router r-1 follows no log: another log",
+    )
+
+
+def test_a_router_that_started_again_knows_nothing_of_before() -> None:  # spec: T8
+    report = RouterReport(
+        router=RouterId("r"), incarnation="before", since=at(0), chunk=0, chunks=1
+    )
+    script = Script(a_node(), a_replica())
+    script.put(subjects.router_report(RouterId("r"), 0), report)
+
+    def shown(incarnation: str) -> float:
+        row = RouterRow(
+            router=RouterId("r"), incarnation=incarnation, applied=1, heard_seconds_ago=0.1
+        )
+        (replica,) = views.replicas(script.state, views.Live(now=NOW + 100, routers=(row,)))
+        return replica.idle_seconds
+
+    assert shown("before") == 100.0
+    assert shown("after") < 0
 
 
 def test_routers_are_shown_as_they_were_heard() -> None:
