@@ -10,6 +10,8 @@ import signal
 import unicodedata
 from collections.abc import Iterable, Sequence
 
+from msgspec.structs import replace
+
 from schemas.documents import LastError, Progress
 from services.agent.engines.adapter import Adapter, Step
 
@@ -76,6 +78,12 @@ def diagnose(
                 log=around(shown, at),
             )
     return _by_exit_code(exit_code, shown)
+
+
+def withheld(error: LastError) -> LastError:
+    """Without a word of the engine: what must be struck out of its log is not known."""
+    message = f"{error.failure}; the engine's log is withheld, for this run's secrets are not known"
+    return replace(error, message=message, log="")
 
 
 def _by_exit_code(exit_code: int | None, shown: Sequence[str]) -> LastError:

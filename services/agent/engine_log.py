@@ -51,10 +51,15 @@ def size_of(path: Path) -> int:
 
 
 def shorten(path: Path, largest: int = LARGEST_BYTES) -> None:
-    """Move the content aside once it is larger, over the one moved before."""
+    """Move the content aside once it is larger, over the one moved before. Blocks for the disk."""
     if size_of(path) <= largest:
         return
-    shutil.copyfile(path, path.with_suffix(".log.1"))
+    aside = path.with_suffix(".log.1")
+    try:
+        shutil.copyfile(path, aside)
+    except OSError:
+        aside.unlink(missing_ok=True)  # A part of it would only fill the disk.
+        raise
     os.truncate(path, 0)
 
 

@@ -22,6 +22,8 @@ from schemas.events import log_prefix
 from schemas.ids import LogId
 from services.agent import gpus, probe, sessions
 from services.agent.config import Config
+from services.agent.disk import Disk
+from services.agent.host import Host
 from services.agent.metrics import Metrics
 from services.agent.node import (
     NameTaken,
@@ -32,7 +34,6 @@ from services.agent.node import (
     read_shards,
 )
 from services.agent.reports import Reports
-from services.agent.runner import Host
 from services.agent.shards import Shards
 from services.agent.store import Store
 from services.agent.trust import Trust
@@ -64,7 +65,8 @@ class Agent:
         self.connection = Connection(config.nats_url, f"agent/{config.node}")
         self._source = source
         self._reports = Reports(config.node, self.incarnation)
-        self.shards = Shards(self.store, self._reports)
+        self._disk = Disk()
+        self.shards = Shards(self.store, self._disk, self._reports)
         self._turned = asyncio.Event()
         self.trust = Trust(self.connection, self.store.seen, self._turned.set)
         self._assigned: tuple[LogId, int] | None = None
@@ -96,6 +98,7 @@ class Agent:
     def _host(self, http: aiohttp.ClientSession) -> Host:
         return Host(
             store=self.store,
+            disk=self._disk,
             environments={each.name: each for each in self.config.environments},
             secrets_folder=self.config.secrets_folder,
             http=http,
@@ -106,7 +109,8 @@ class Agent:
 
     async def _work(self, host: Host, group: asyncio.TaskGroup) -> None:
         lives = self.store.load()
-        orphans = sessions.orphans(self.store, lives)  # Before any run that is not in `lives`.
+        # Before any run that is not in `lives`.
+        orphans = await asyncio.to_thread(sessions.orphans, self.store, lives)
         self.shards.resume(lives, host, group)
         await self.connection.start()
         group.create_task(self.trust.run())
@@ -218,6 +222,8 @@ class Agent:
     def _ready(self) -> tuple[bool, str]:
         if self.trust.damage:
             return False, f"the log is not acted on: {self.trust.damage}"
+        if self._disk.fault:
+            return False, f"the disk refuses: {self._disk.fault}"
         if not self.connection.connected:
             return False, "no connection to NATS; engines are kept as they are"
         return self._speaks_for_node, "the node is not registered yet"

@@ -93,6 +93,15 @@ def find(marked: Mapping[str, str]) -> Process | None:
     return None
 
 
+def environ(running: Process) -> dict[str, str]:
+    """What the run's processes were started with, from one of them that lives; empty: none does."""
+    for each in (running.engine, running.leader):
+        found = proc.environ(each.pid)
+        if found and proc.is_alive(each):  # Asked after: so it was not a stranger's.
+            return found
+    return {}
+
+
 async def ended(process: ProcessIdentity) -> None:
     """Returns once it has ended, whoever its parent is."""
     try:
@@ -114,7 +123,7 @@ async def kill_session(leader: ProcessIdentity, marked: Mapping[str, str]) -> No
     """Returns once no process of the session is left. The shim may first write its engine's exit."""
     loop = asyncio.get_running_loop()
     pause, shim_until = KILL_PAUSE_SECONDS, loop.time() + SHIM_PATIENCE_SECONDS
-    while left := proc.members(leader, marked):
+    while left := await asyncio.to_thread(proc.members, leader, marked):
         for each in left:
             if each.pid != leader.pid or loop.time() >= shim_until:
                 proc.send(each.identity(leader.boot_id), signal.SIGKILL)

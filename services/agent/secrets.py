@@ -4,8 +4,10 @@
 into the engine's environment and nowhere else: no argv, no log, no event, no state file.
 """
 
+import hashlib
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from msgspec import Struct
@@ -46,10 +48,38 @@ def resolve(
     return Resolved(env, tuple(secrets))
 
 
-def held_by(wanted: Mapping[str, str | SecretRef], environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The values of a running engine's secrets, from its own environment: they may since have changed."""
+def known(
+    wanted: Mapping[str, str | SecretRef],
+    folder: Path,
+    own: Mapping[str, str],
+    live: Mapping[str, str],
+    sealed: str,
+) -> tuple[str, ...] | None:
+    """The secrets of a run that an earlier agent started; None: not all of them can be had.
+
+    `live` is the environment of its processes, empty where none lives; values found elsewhere may be
+    newer ones, so they count only under the seal of the start.
+    """
     names = [name for name, value in wanted.items() if isinstance(value, SecretRef)]
-    return tuple(environ[name] for name in names if environ.get(name))
+    held = tuple(live[name] for name in names if name in live)
+    found = resolve(wanted, folder, own)
+    now = found.secrets if isinstance(found, Resolved) else ()
+    if len(held) == len(names) or (len(now) == len(names) and is_sealed(now, sealed)):
+        return (*held, *now)
+    return None
+
+
+def seal(secrets: Iterable[str], salt: str = "") -> str:
+    """Salted: it tells equal secrets from others, and nothing else of them."""
+    salt = salt or os.urandom(16).hex()
+    text = "\0".join(secrets).encode()
+    return f"{salt}:{hashlib.scrypt(text, salt=salt.encode(), n=2**12, r=8, p=1).hex()}"
+
+
+def is_sealed(secrets: Iterable[str], sealed: str) -> bool:
+    """Whether it is the seal of these very secrets."""
+    salt = sealed.partition(":")[0]
+    return bool(salt) and seal(secrets, salt) == sealed
 
 
 def _find(name: str, folder: Path, environ: Mapping[str, str]) -> str | LastError:

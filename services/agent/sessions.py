@@ -61,7 +61,7 @@ async def end(sessions: Iterable[Marked], grace_seconds: float = ORPHAN_GRACE_SE
 async def stop_all(store: Store, now: Moment, grace_seconds: float) -> int:
     """End every engine of this data folder, so that a later agent starts them again. How many it were."""
     lives = store.load()
-    lost = orphans(store, lives)
+    lost = await asyncio.to_thread(orphans, store, lives)
     running = [life for life in lives if life.process is not None]
     async with asyncio.TaskGroup() as group:
         group.create_task(end(lost, grace_seconds))
@@ -74,7 +74,10 @@ async def _park(store: Store, life: Life, now: Moment, grace_seconds: float) -> 
     if life.process is not None:
         grace = min(grace_seconds, ADAPTERS[life.order.launch.kind].stop_grace_seconds)
         await _stop(life.process.leader, process.mark(life, store.data), grace)
-    store.save(parked(life, now))
+    try:
+        store.save(parked(life, now))
+    except OSError as error:  # The next agent takes it for one that was killed.
+        log.warning("shard.not_parked", replica=life.replica, reason=str(error))
 
 
 async def _stop(leader: ProcessIdentity, mark: Mapping[str, str], grace_seconds: float) -> None:

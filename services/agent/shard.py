@@ -75,6 +75,8 @@ class Life(Struct, frozen=True, kw_only=True, omit_defaults=True):
     engine_version: str = ""
     log_start: int = 0
     """Where this run begins in the engine's log file, in bytes."""
+    secrets_seal: str = ""
+    """Tells a later agent whether the secrets it finds are those of this run."""
     progress: Progress | None = None
     moved_at: float = 0.0
     """When a load last showed a step, a percent or a byte; steady."""
@@ -115,6 +117,7 @@ class Started(Struct, frozen=True):
     process: Process
     engine_version: str
     log_start: int
+    secrets_seal: str = ""
 
 
 class Refused(Struct, frozen=True):
@@ -464,6 +467,7 @@ def _started(life: Life, started: Started, now: Moment) -> Life:
         process=started.process,
         engine_version=started.engine_version,
         log_start=started.log_start,
+        secrets_seal=started.secrets_seal,
         moved_at=now.steady,
     )
 

@@ -14,8 +14,10 @@ from schemas.beats import EngineLoad
 from schemas.documents import AssignedShard, Assignment, Session, ShardStatus
 from schemas.ids import ReplicaId
 from services.agent import clock, shard
+from services.agent.disk import RETRY_SECONDS, Disk
+from services.agent.host import Host
 from services.agent.reports import Reports
-from services.agent.runner import Host, Runner
+from services.agent.runner import Runner
 from services.agent.shard import Life
 from services.agent.slots import Slots
 from services.agent.store import Store
@@ -34,8 +36,9 @@ class Stranger(Struct, frozen=True):
 class Shards:
     """Every shard of this node, running or not."""
 
-    def __init__(self, store: Store, reports: Reports) -> None:
+    def __init__(self, store: Store, disk: Disk, reports: Reports) -> None:
         self._store = store
+        self._disk = disk
         self._reports = reports
         self._slots = Slots()
         self._runners: dict[ReplicaId, Runner] = {}
@@ -127,25 +130,31 @@ class Shards:
             self._stopped.clear()
             if not await self._reports.settled():
                 continue  # `tell_all` comes back to it.
-            over = [life for life in self.lives if self._is_over(life)]
+            over = [runner.life for runner in self._runners.values() if self._is_over(runner)]
             for life in over:
                 self._reports.bury(life.replica, life.slot, life.order.cause)
             if over and await self._reports.settled():
-                self._forget([life.replica for life in over])
+                left = [life.replica for life in over if not self._forget(life.replica)]
+                if left:
+                    await asyncio.sleep(RETRY_SECONDS)
+                    self._stopped.set()
 
-    def _is_over(self, life: Life) -> bool:
+    def _is_over(self, runner: Runner) -> bool:
+        life = runner.life
         wanted = self._wanted is None or life.replica in self._wanted
-        return life.phase == "stopped" and not life.wanted and not wanted
+        return runner.kept and life.phase == "stopped" and not life.wanted and not wanted
 
-    def _forget(self, replicas: Iterable[ReplicaId]) -> None:
-        for replica in replicas:
-            if not self._is_over(self._runners[replica].life):
-                continue  # Placed here anew meanwhile, in its old slot.
-            del self._runners[replica]
-            self._tasks.pop(replica).cancel()
-            self._slots.free(replica)
-            self._store.forget(replica)
-            log.info("shard.gone", replica=replica)
+    def _forget(self, replica: ReplicaId) -> bool:
+        """False: its state file is still there, and with it its slot is taken."""
+        if not self._is_over(self._runners[replica]):
+            return True  # Placed here anew meanwhile, in its old slot.
+        if not self._disk.keep_now(f"state of {replica}", lambda: self._store.forget(replica)):
+            return False
+        del self._runners[replica]
+        self._tasks.pop(replica).cancel()
+        self._slots.free(replica)
+        log.info("shard.gone", replica=replica)
+        return True
 
     def in_the_way(self, life: Life) -> ReplicaId | None:
         """Which other shard's live engine uses one of its cards."""

@@ -14,9 +14,11 @@ from msgspec.structs import replace
 from schemas.documents import AssignedShard, LaunchSpec, SecretRef
 from schemas.ids import EngineName, EventId, ModelName, ReplicaId
 from services.agent import clock, process
+from services.agent.disk import Disk
 from services.agent.environments import installed
+from services.agent.host import Host
 from services.agent.probe import session
-from services.agent.runner import Host, Runner
+from services.agent.runner import Runner
 from services.agent.shard import Event, Life, Process, begin
 from services.agent.store import Store
 from services.runtime import proc
@@ -58,6 +60,7 @@ class OneShard:
 
     def __init__(self, data: Path, http: aiohttp.ClientSession) -> None:
         self.store = Store(data)
+        self.disk = Disk()
         self.http = http
         self.environments = {each.name: each for each in installed()}
         self.in_the_way: ReplicaId | None = None
@@ -78,6 +81,7 @@ class OneShard:
     def _run(self, life: Life) -> None:
         host = Host(
             store=self.store,
+            disk=self.disk,
             environments=self.environments,
             secrets_folder=self.store.data / "secrets",
             http=self.http,

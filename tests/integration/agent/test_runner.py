@@ -16,6 +16,7 @@ import pytest
 import pytest_asyncio
 from msgspec.structs import replace
 
+from schemas import codec
 from schemas.documents import ProcessIdentity, Progress, SecretRef
 from schemas.ids import ReplicaId
 from services.agent import clock, shard
@@ -365,6 +366,73 @@ async def test_what_an_engine_says_of_its_secrets_is_struck_out(
     one.resume()  # A new agent goes on reporting it.
     life = await one.until_phase("failed")
     assert life.error == before
+
+
+CANARY = "c4n4ry-v4lue"
+
+
+def put_secret(one: OneShard, value: str) -> Path:
+    path = one.store.data / "secrets" / "hf-token"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(value)
+    path.chmod(0o600)
+    return path
+
+
+@pytest.mark.parametrize("meanwhile", ["kept", "removed", "replaced"])
+async def test_no_secret_of_an_engine_that_died_without_an_agent_is_told(
+    one: OneShard, tiny_gguf: Path, meanwhile: str
+) -> None:  # spec: A3 W2
+    secret = put_secret(one, CANARY)
+    (name, environment) = next(iter(one.environments.items()))
+    talker = ("sh", "-c", "echo error: invalid argument: $HF_TOKEN >&2; exec sleep 600")
+    one.environments = {name: replace(environment, command=talker)}
+    env: dict[str, str | SecretRef] = {"HF_TOKEN": SecretRef(secret="hf-token")}
+    one.start(an_order(str(tiny_gguf), free_port(), env=env))
+    log = one.store.log(ReplicaId("tiny-0-1"))
+    await until(lambda: log.exists() and CANARY in log.read_text())
+    await one.until(lambda: one.told and one.life.process is not None)
+    before = one.process
+    await one.end_agent()
+    os.kill(before.engine.pid, signal.SIGKILL)
+    await until(lambda: engines(one.store.data) == [])
+    if meanwhile == "removed":
+        secret.unlink()
+    elif meanwhile == "replaced":
+        secret.write_text("another")
+    one.resume()
+    life = await one.until_phase("failed")
+    assert life.error is not None
+    assert (life.error.failure, life.error.exit_code) == ("bad_argument", -9)
+    assert CANARY not in "".join(codec.encode(told).decode() for told in one.told)
+    if meanwhile == "kept":
+        assert life.error.log == "error: invalid argument: [secret]"
+    else:
+        assert life.error.log == ""
+        assert "withheld" in life.error.message
+
+
+async def test_a_disk_that_refuses_ends_nobody_and_hides_a_stop_alone(
+    one: OneShard, tiny_gguf: Path
+) -> None:  # spec: A4
+    order = an_order(str(tiny_gguf), free_port())
+    one.start(order)
+    await one.until_phase("ready")
+    in_its_way = one.store.data / "agent" / "shards" / f".tiny-0-1.json.{os.getpid()}.tmp"
+    in_its_way.mkdir()
+    os.kill(one.process.engine.pid, signal.SIGKILL)
+    await one.until_phase("failed")
+    assert one.disk.fault
+    await one.until(lambda: one.life.phase == "ready" and one.life.run == 1)
+    one.send(shard.Dropped())
+    await one.until(lambda: engines(one.store.data) == [])
+    await one.until(lambda: one.runner is not None and one.runner.life.phase == "stopped")
+    assert one.life.phase == "stopping"
+    in_its_way.rmdir()
+    await one.until_phase("stopped")
+    assert one.disk.fault == ""
+    (kept,) = one.store.load()
+    assert kept.phase == "stopped"
 
 
 async def test_a_command_that_is_not_there_is_told(one: OneShard, tiny_gguf: Path) -> None:

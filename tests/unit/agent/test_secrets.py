@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from schemas.documents import LastError, SecretRef
-from services.agent.secrets import Resolved, held_by, resolve
+from services.agent.secrets import Resolved, is_sealed, known, resolve, seal
 
 REF = SecretRef(secret="hf-token")
 
@@ -59,6 +59,32 @@ def test_one_that_is_no_text_is_refused(tmp_path: Path) -> None:
     assert failure(resolve({"T": REF}, tmp_path, {})).failure == "secret_missing"
 
 
-def test_a_running_engines_secrets_are_those_it_was_started_with() -> None:  # spec: A3
+WANTED = {"T": REF, "A": "plain"}
+
+
+def test_a_running_engines_secrets_are_those_it_was_started_with(tmp_path: Path) -> None:
+    # spec: A3
     environ = {"T": "old-value", "A": "plain"}
-    assert held_by({"T": REF, "A": "plain", "U": REF}, environ) == ("old-value",)
+    assert known(WANTED, tmp_path, {}, environ, "") == ("old-value",)
+    put(tmp_path, "hf-token", "newer")
+    assert known(WANTED, tmp_path, {}, environ, "") == ("old-value", "newer")
+
+
+def test_a_dead_engines_secrets_are_known_only_if_they_are_still_the_same(tmp_path: Path) -> None:
+    # spec: A3 W2
+    sealed = seal(["value"])
+    assert known(WANTED, tmp_path, {}, {}, sealed) is None
+    put(tmp_path, "hf-token", "value")
+    assert known(WANTED, tmp_path, {}, {}, sealed) == ("value",)
+    assert known(WANTED, tmp_path, {}, {}, "") is None
+    put(tmp_path, "hf-token", "another")
+    assert known(WANTED, tmp_path, {}, {}, sealed) is None
+    assert known({"A": "plain"}, tmp_path, {}, {}, "") == ()
+
+
+def test_a_seal_tells_nothing_but_equality() -> None:  # spec: W2
+    assert is_sealed(["a", "b"], seal(["a", "b"]))
+    assert not is_sealed(["a"], seal(["b"]))
+    assert not is_sealed(["ab"], seal(["a", "b"]))
+    assert seal(["value"]) != seal(["value"])
+    assert "value" not in seal(["value"])
