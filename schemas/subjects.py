@@ -15,7 +15,6 @@ CHECKPOINT = "FLOTILLA_CHECKPOINT"
 LOG_ROOT = "flotilla.log."
 LIVE_ROOT = "flotilla.live."
 STATE_ROOT = "flotilla.log.s."
-HAPPENING_ROOT = "flotilla.log.e."
 TAIL_ROOT = "flotilla.tail."
 CHECKPOINT_ROOT = "flotilla.checkpoint."
 
@@ -24,6 +23,7 @@ CATALOG = "flotilla.log.s.catalog"
 CONTROL_EPOCH = "flotilla.log.s.control.epoch"
 
 ALL_REVISIONS = "flotilla.log.s.catalog.rev.*"
+ALL_REPLICAS = "flotilla.log.s.replica.>"
 ALL_ENDPOINTS = "flotilla.log.s.endpoints.>"
 ALL_CONTROL_BEATS = "flotilla.beat.control.*"
 ALL_AGENT_BEATS = "flotilla.beat.agent.*"
@@ -32,7 +32,6 @@ ALL_LOADS = "flotilla.load.*"
 
 REVISION_SLOTS = 200
 ENDPOINTS_PER_SHARD = 500
-OPERATION_SLOTS = 256
 
 
 def catalog_revision(revision: int) -> str:

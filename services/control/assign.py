@@ -24,6 +24,7 @@ from services.control.publish import shard_of
 from services.control.silence import UNREACHABLE_SECONDS
 from services.control.turn import Turn
 from services.fleet.standing import Standing
+from services.fleet.unread import is_unknown_node
 
 Told = dict[tuple[NodeId, ReplicaId, int], AssignedShard]
 """What nodes were told, by node, replica and attempt."""
@@ -133,6 +134,8 @@ def _documents(turn: Turn, standing: Standing) -> int:
 
 
 def _write(turn: Turn, node: NodeId, shards: list[AssignedShard]) -> None:
+    if is_unknown_node(turn.state, node):
+        return
     subject = subjects.assignment(node)
     document = Assignment(node=node, shards=tuple(shards))
     held = turn.state.assignment(node)

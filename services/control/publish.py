@@ -6,7 +6,7 @@ go into one document, cut by a stable hash; a model's documents are written in o
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from schemas import subjects
 from schemas.documents import Endpoint, EndpointShard, Gone
@@ -17,6 +17,7 @@ from services.fleet import phases
 from services.fleet.addresses import Address
 from services.fleet.standing import Standing
 from services.fleet.state import Held
+from services.fleet.unread import is_unknown_node
 
 
 def publish(turn: Turn) -> None:
@@ -30,7 +31,9 @@ def publish(turn: Turn) -> None:
 
 def _publish(turn: Turn, model: ModelName, before: dict[int, Held[EndpointShard]]) -> None:
     left = [s for s in turn.standings.get(model, []) if not s.gone]
-    endpoints = [e for e in (_endpoint(turn, standing) for standing in left) if e is not None]
+    old = {e.replica: e for held in before.values() for e in held.document.endpoints}
+    found = (_endpoint(turn, standing) or _kept(turn, standing, old) for standing in left)
+    endpoints = [endpoint for endpoint in found if endpoint is not None]
     vanished = turn.models is not None and model not in turn.models and not left
     if vanished or (not endpoints and not before):
         wanted: list[EndpointShard] = []
@@ -63,6 +66,13 @@ def _publish(turn: Turn, model: ModelName, before: dict[int, Held[EndpointShard]
             together=not first,
         )
         first = False
+
+
+def _kept(turn: Turn, standing: Standing, old: Mapping[ReplicaId, Endpoint]) -> Endpoint | None:
+    """What was published of a replica, while a node of it is not known."""
+    nodes = [plan.node for plan in standing.document.shards]
+    unknown = any(is_unknown_node(turn.state, node) for node in nodes)
+    return old.get(standing.id) if unknown else None
 
 
 def _endpoint(turn: Turn, standing: Standing) -> Endpoint | None:

@@ -13,6 +13,7 @@ from schemas.ids import NodeId
 from services.control.placement import Candidate, millicores
 from services.fleet.standing import Standing, Verdicts, holding
 from services.fleet.state import FleetState, Held
+from services.fleet.unread import is_unknown_node
 
 
 class Room:
@@ -54,7 +55,8 @@ def _empty(state: FleetState, held: Held[NodeInfo], verdicts: Verdicts) -> Candi
     return Candidate(
         node=info.node,
         condition=verdicts[info.node].condition,
-        readable=subjects.node_info(info.node) not in state.unreadable,
+        readable=subjects.node_info(info.node) not in state.unreadable
+        and not is_unknown_node(state, info.node),
         fabric=info.fabric,
         engines=info.engines,
         cards=info.cards,

@@ -16,6 +16,7 @@ from schemas.catalog import Model
 from schemas.documents import NodeCondition, NodeVerdict, ReplicaDocument, ShardStatus
 from schemas.ids import EventId, ModelName, NodeId, ReplicaId
 from services.fleet.state import FleetState, Held
+from services.fleet.unread import is_unknown_node, replicas_as_told
 
 DEFAULT_PATIENCE_SECONDS = 60.0
 """For a node that runs nothing, and for models that the catalog no longer has."""
@@ -149,9 +150,11 @@ def reports(state: FleetState, replica: ReplicaId) -> tuple[Held[ShardStatus], .
 
 
 def is_untouchable(state: FleetState, replica: ReplicaDocument) -> bool:
-    """Its own document, or one that an agent wrote of it, could not be read."""
+    """Its own document, or one that an agent wrote of it, could not be read, or may have been lost."""
     if not state.unreadable:
         return False
+    if any(is_unknown_node(state, plan.node) for plan in replica.shards):
+        return True
     own = subjects.replica(replica.model, replica.slot)
     told = (
         f"{subjects.STATE_ROOT}node.{node}.shard.{slot}"
@@ -190,7 +193,8 @@ def stand_all(
     """Every replica by model, in the order of slots."""
     found: dict[ModelName, list[Standing]] = {}
     for held in sorted(
-        state.replicas.values(), key=lambda held: (held.document.model, held.document.slot)
+        [*state.replicas.values(), *replicas_as_told(state, models)],
+        key=lambda held: (held.document.model, held.document.slot),
     ):
         name = held.document.model
         standing = stand(state, held, verdicts, patience_of(models.get(name)))

@@ -148,6 +148,7 @@ class FleetState:
         event = codec.decode_event(payload)
         if found is None or event.v > VERSION:
             self.unknown[subject] = Unknown(sequence, event.type, event.v, event.opt)
+            self.unreadable.pop(subject, None)
             return
         family, key = found
         document = _decode(family, event.data)

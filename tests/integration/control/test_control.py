@@ -8,11 +8,12 @@ import pytest
 from schemas import subjects
 from schemas.ids import EventId, LogId
 from services.control.ears import answers
+from services.fleet.state import FleetState
 from services.log import streams
 from services.log.connect import Connection
 from services.log.guarded import Sealed, Written, write
 from tests.builders import a_genesis, an_event
-from tests.support.control import Control, Controls, a_live_node, dump_of, read_log
+from tests.support.control import Control, Controls, a_live_node, dump_of, raw_log, read_log
 from tests.support.nats_server import NatsServer
 from tests.support.ports import free_port
 from tests.support.waiting import eventually
@@ -221,3 +222,32 @@ async def test_what_only_a_newer_version_understands_stops_deciding_and_nothing_
         await node.report("ready")
         await control.until_status(lambda s: s["replicas"] == {"ready": 1}, "follows")
         assert (await control.call("replicas"))[1]["items"][0]["routed"] is False
+
+
+# spec: L4 L5
+@pytest.mark.parametrize("subject", ["replica.one.0", "assignment.node-1"])
+async def test_an_unreadable_document_and_a_restart_stop_nothing(
+    nats: NatsServer, connection: Connection, controls: Controls, subject: str
+) -> None:
+    control = controls.start()
+    log = await log_of(control)
+    async with a_live_node("node-1", connection, log) as node:
+        await control.apply(ONE)
+        await node.until_assigned(1)
+        await node.report("ready")
+        await control.until_status(lambda s: s["replicas"] == {"ready": 1}, "sees it serve")
+        control.program.kill()
+        await connection.request(f"flotilla.log.s.{subject}", b'{"garbage', 5.0)
+        control.program.start()
+        status = await control.until_leading()
+        assert status["replicas"] == {"ready": 1}
+        sequence, state = await served(control)
+        events = await raw_log(nats.url, sequence)
+        lived = FleetState()
+        for stored in events:
+            lived.apply(stored.sequence, stored.subject, stored.payload)
+        assert msgspec.json.decode(lived.dump()) == state
+        assert "one-0-1" in str(state)
+        assert (await control.apply(TWO))[0] == 200
+        told = await node.until_assigned(2)
+        assert "one-0-1" in [shard.replica for shard in told.shards]

@@ -1,0 +1,86 @@
+"""What cannot be read and has no earlier version left: what it held stays held, though nobody knows what.
+
+Pure. Such a document says nothing, so what may hang on it is left as it stands until somebody writes a
+good one: on a node whose description, assignment or shard report is lost, everything; of a replica
+whose own document is lost, what its nodes were last told.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from schemas import subjects
+from schemas.catalog import Model
+from schemas.documents import AssignedShard, Assignment, ReplicaDocument, ShardPlan
+from schemas.ids import ModelName, NodeId, ReplicaId
+from services.fleet.state import FleetState, Held
+
+
+def is_unknown_node(state: FleetState, node: NodeId) -> bool:
+    """Something that the node is, runs or should run is not known."""
+    own = (subjects.node_info(node), subjects.assignment(node))
+    shards = subjects.node_shard(node, 0).removesuffix("0")
+    return any(
+        (subject in own or subject.startswith(shards)) and state.held(subject) is None
+        for subject in state.unreadable
+    )
+
+
+def replicas_as_told(
+    state: FleetState, models: Mapping[ModelName, Model]
+) -> Iterator[Held[ReplicaDocument]]:
+    """Replicas whose own document is lost, made again from what their nodes were told to run.
+
+    They take the current profile's hash: what they were placed for is not known, and being another
+    profile is no reason to replace what cannot be ended.
+    """
+    replicas = subjects.ALL_REPLICAS.removesuffix(">")
+    lost = {
+        subject
+        for subject in state.unreadable
+        if subject.startswith(replicas) and state.held(subject) is None
+    }
+    if not lost:
+        return
+    told: dict[ReplicaId, list[tuple[Held[Assignment], AssignedShard]]] = {}
+    for _, held in sorted(state.assignments.items()):
+        for shard in held.document.shards:
+            if subjects.replica(shard.model, _slot(shard.replica)) in lost:
+                told.setdefault(shard.replica, []).append((held, shard))
+    for _, parts in sorted(told.items()):
+        yield _as_told(parts, models)
+
+
+def _slot(replica: ReplicaId) -> int:
+    return int(replica.rsplit("-", 2)[1])
+
+
+def _as_told(
+    parts: list[tuple[Held[Assignment], AssignedShard]], models: Mapping[ModelName, Model]
+) -> Held[ReplicaDocument]:
+    newest, first = max(parts, key=lambda part: (part[1].attempt, part[0].sequence))
+    model = models.get(first.model)
+    plans = [
+        ShardPlan(
+            node=held.document.node,
+            rank=shard.launch.rank,
+            gpus=shard.launch.gpus,
+            port=shard.launch.port,
+            rendezvous_port=shard.launch.rendezvous_port,
+            cores=shard.launch.cores,
+        )
+        for held, shard in parts
+        if shard.attempt == first.attempt
+    ]
+    document = ReplicaDocument(
+        id=first.replica,
+        model=first.model,
+        slot=_slot(first.replica),
+        generation=int(first.replica.rsplit("-", 1)[1]),
+        revision=0,
+        profile_hash="" if model is None else model.profile_hash,
+        attempt=first.attempt,
+        shards=tuple(sorted(plans, key=lambda plan: plan.rank)),
+        goal="run" if first.goal == "run" else "drain",
+        since=newest.at,
+        deadline=first.deadline,
+    )
+    return Held(newest.sequence, first.cause or newest.event, newest.type, newest.at, document)
