@@ -9,7 +9,7 @@ import msgspec
 from ctl.failure import Exit, Failure
 from ctl.faults import fault_lines
 from ctl.operator import Operator, Verb
-from ctl.render import encoded, result, talk
+from ctl.render import encoded, result
 from schemas.api import Accepted, ApplyCatalog, CatalogView
 from schemas.ids import ModelName
 
@@ -77,8 +77,6 @@ def apply(
         reason=reason,
     )
     answer = operator.client().ask("apply", Accepted, request=request)
-    for warning in answer.frame.warnings:
-        talk(f"warning: {warning}")
     if not operator.prints_frame(answer.body):
         result(_accepted(answer.frame))
 

@@ -277,7 +277,6 @@ class Accepted(Frame, frozen=True, kw_only=True, tag="Accepted"):
     revision: int = 0
     changed: bool = True
     """False: the fleet was so already; nothing was written."""
-    warnings: tuple[str, ...] = ()
 
 
 class Fault(Struct, frozen=True, kw_only=True, rename="camel"):

@@ -1,7 +1,7 @@
 """The one encoder and the decoders. Deterministic: equal values give equal bytes on every machine."""
 
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -31,11 +31,6 @@ def decode_event(payload: bytes) -> Event:
 def decode(payload: bytes | msgspec.Raw, kind: type[T]) -> T:
     """Raises msgspec.DecodeError (ValidationError is one) with the path of the fault."""
     return msgspec.json.decode(payload, type=kind)
-
-
-def builtins(value: object) -> Any:
-    """Dicts, lists, strings and numbers, as JSON would hold them."""
-    return msgspec.to_builtins(value)
 
 
 def rfc3339(seconds: float) -> str:

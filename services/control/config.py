@@ -39,7 +39,7 @@ def from_settings(found: Resolved) -> Config:
         tokens=Path(found.text("control.tokens"))
         if found.has("control.tokens")
         else data / "tokens.toml",
-        tick_seconds=found.duration("control.tick") or 1.0,
+        tick_seconds=found.seconds("control.tick"),
     )
 
 

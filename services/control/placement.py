@@ -406,7 +406,7 @@ def summarize(unplaceable: Unplaceable) -> tuple[NodeRefusal, ...]:
     for _, refusal in sorted(unplaceable.refusals.items()):
         by_reason.setdefault(reason(refusal), []).append(refusal)
     if not by_reason:
-        return (NodeRefusal(reason="no_nodes", nodes=0, detail="no agent has reported yet"),)
+        return (NodeRefusal(reason="no_nodes", nodes=0, detail="no node has registered yet"),)
     counted = sorted(by_reason.items(), key=lambda item: (-len(item[1]), item[0]))
     return tuple(
         NodeRefusal(reason=word, nodes=len(found), detail=describe(found[0]))

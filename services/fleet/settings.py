@@ -97,6 +97,10 @@ class Resolved:
         """Seconds; None: off."""
         return None if self.values[name][0] == OFF else self._of(name, float)
 
+    def seconds(self, name: str) -> float:
+        """Of a duration that cannot be off."""
+        return self._of(name, float)
+
     def flag(self, name: str) -> bool:
         """On or off."""
         return self._of(name, bool)

@@ -303,6 +303,8 @@ def _model_condition(
 
 
 def _refusal(refusal: NodeRefusal) -> str:
+    if refusal.nodes == 0:
+        return refusal.detail  # It is about the fleet, not about any node of it.
     return f"{refusal.nodes} x {refusal.reason}" + (
         f" ({refusal.detail})" if refusal.detail else ""
     )

@@ -46,7 +46,7 @@ def from_settings(found: Resolved) -> Config:
             idle=found.duration("router.idle-timeout"),
         ),
         max_body_bytes=found.size("router.max-body"),
-        report_seconds=found.duration("router.report-interval") or 0.0,
+        report_seconds=found.seconds("router.report-interval"),
     )
     if not config.control_plane and (config.catalog is None or config.endpoints is None):
         raise ValueError(

@@ -242,14 +242,14 @@ def test_apply_sends_the_file_and_what_may_vanish(
 ) -> None:  # spec: C9
     file = tmp_path / "new.yaml"
     file.write_text("models: {}\n")
-    done = Accepted(as_of_seq=9, command=EventId("c-1"), revision=18, warnings=("careful",))
+    done = Accepted(as_of_seq=9, command=EventId("c-1"), revision=18)
     with answering(200, codec.encode(done)) as server:
         words = ["catalog", "apply", str(file), "--prune", "a", "--prune", "b"]
         words += ["--if-revision", "r17", "-m", "fewer", "--server", server.url]
         assert run(words) == Exit.YES
     told = capfd.readouterr()
     assert told.out == "catalog r18 is current (command c-1)\n"
-    assert told.err == "warning: careful\n"
+    assert told.err == ""
     assert codec.decode(server.asked[0][3], ApplyCatalog) == ApplyCatalog(
         source="models: {}\n",
         file=str(file),

@@ -82,6 +82,22 @@ def test_an_unplaceable_model_is_pending_with_the_placers_reason() -> None:
     assert (row.condition, row.reason) == ("pending", "3 x cores (needs 4, has 2)")
 
 
+def test_where_no_node_has_registered_the_reason_says_so() -> None:
+    verdict = PlacementVerdict(
+        model=ModelName("tiny"),
+        verdict="unplaceable",
+        wanted=2,
+        placed=0,
+        refusals=(NodeRefusal(reason="no_nodes", nodes=0, detail="no node has registered yet"),),
+        rules=1,
+        seen=5,
+    )
+    script = Script()
+    script.put(subjects.placement(ModelName("tiny")), verdict)
+    (row,) = views.models(script.state, a_catalog())
+    assert (row.condition, row.reason) == ("pending", "no node has registered yet")
+
+
 def test_a_model_that_left_the_catalog_is_shown_until_its_last_replica_is_gone() -> (
     None
 ):  # spec: C5
