@@ -9,9 +9,10 @@ import click
 from ctl.client import Client
 from ctl.remembered import recall
 from ctl.render import FORMATS, Format, encoded, result
+from ctl.settings import flags, option, settings
 from ctl.token import made_by_control, read_token
+from services.fleet.settings_table import settings_of
 
-DEFAULT_DATA = ".flotilla"
 DEFAULT_SERVER = "http://127.0.0.1:7400"
 
 
@@ -51,11 +52,18 @@ class Verb(click.Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Turn the shared options into the Operator."""
-        server, token_file, data, output = (ctx.params.pop(option.name) for option in _options())
+        given = {name: ctx.params.pop(name) for name in [str(each.name) for each in _options()]}
+        found = settings("operator", flags("operator", given), given["config"])
+        data = Path(found.text("data.dir"))
+
+        def told(name: str) -> str | None:
+            return found.text(name) if found.has(name) else None
+
+        token_file = told("operator.token-file")
         ctx.obj = Operator(
-            server=server or _here(data) or DEFAULT_SERVER,
-            token_file=token_file or made_by_control(data),
-            output=output,
+            server=told("operator.server") or _here(data) or DEFAULT_SERVER,
+            token_file=Path(token_file) if token_file else made_by_control(data),
+            output=given["output"],
         )
         return super().invoke(ctx)
 
@@ -67,26 +75,8 @@ def _here(data: Path) -> str | None:
 
 def _options() -> list[click.Option]:
     return [
-        click.Option(
-            ["--server"],
-            envvar="FLOTILLA_SERVER",
-            metavar="URL",
-            help="Management API; by default the one that `flotilla up` started with --data.",
-        ),
-        click.Option(
-            ["--token-file"],
-            envvar="FLOTILLA_TOKEN_FILE",
-            type=click.Path(path_type=Path),
-            help="File with the token; by default the one that control made under --data.",
-        ),
-        click.Option(
-            ["--data"],
-            envvar="FLOTILLA_DATA_DIR",
-            default=Path(DEFAULT_DATA),
-            show_default=True,
-            type=click.Path(path_type=Path),
-            help="Data folder of a fleet on this machine.",
-        ),
+        *map(option, settings_of("operator")),
+        click.Option(["--config"], type=click.Path(path_type=Path), help="Settings file."),
         click.Option(
             ["-o", "--output"],
             type=click.Choice(FORMATS),

@@ -21,7 +21,7 @@ from ctl.up_plan import Plan, check_ports, programs, write_files
 from ctl.up_settings import options, planned
 from ctl.up_stop import stop_everything
 from ctl.up_waiting import Fleet, Waiting
-from ctl.welcome import welcome
+from ctl.welcome import next_step, welcome
 from schemas.api import Status
 
 LEFTOVER_SECONDS = 5.0
@@ -68,7 +68,7 @@ def _start(plan: Plan, here: FleetHere, began: float) -> None:
     status = here.until(fleet.leading)
     if status.damage:
         progress.line(f"damaged: {status.damage.reason}")
-        progress.line("what runs goes on, and nothing is decided; see flotilla status")
+        progress.line(f"what runs goes on, and nothing is decided; see {next_step(plan, 'status')}")
         here.starting = False
         return
     waiting = Waiting(fleet, progress, _first_model(plan, here, fleet, status))

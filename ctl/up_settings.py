@@ -6,13 +6,11 @@ from pathlib import Path
 import click
 
 from ctl.remembered import Ports, recall
-from ctl.settings import settings
+from ctl.settings import flags, option, settings
 from ctl.up_plan import Plan
 from services.fleet.settings import Resolved
-from services.fleet.settings_table import Setting, settings_of
+from services.fleet.settings_table import settings_of
 
-_OWN = {"nats.url"}
-"""What `up` decides by itself."""
 _PORTS = {
     "router": "up.port",
     "control": "up.control-port",
@@ -24,33 +22,15 @@ _PORTS = {
 
 def options() -> list[click.Parameter]:
     """One for each setting of `up`, so that flag, variable and file cannot drift apart."""
-    rows = [row for row in settings_of("up") if row.name not in _OWN]
     config = click.Option(
         ["--config"], type=click.Path(path_type=Path), help="Settings file of all programs."
     )
-    return [*map(_option, rows), config]
-
-
-def _option(row: Setting) -> click.Option:
-    spellings = [f"--{name}" for name in (row.short, row.flag) if name]
-    default = f"  [default: {row.default}]" if row.default else ""
-    return click.Option(
-        [*spellings, _argument(row)], metavar=row.kind.upper(), help=f"{row.help}{default}"
-    )
-
-
-def _argument(row: Setting) -> str:
-    return row.name.replace(".", "_").replace("-", "_")
+    return [*map(option, settings_of("up")), config]
 
 
 def planned(given: Mapping[str, str | None], config: Path | None) -> Plan:
     """The plan; `given` is by argument name."""
-    flags = {
-        row.flag: text
-        for row in settings_of("up")
-        if (text := given.get(_argument(row))) is not None
-    }
-    found = settings("up", flags, config)
+    found = settings("up", flags("up", given), config)
     data = Path(found.text("data.dir")).resolve()
     return Plan(
         data=data,

@@ -3,11 +3,12 @@
 import shlex
 from pathlib import Path
 
-from ctl.operator import DEFAULT_DATA
 from ctl.render import escaped
 from ctl.typed import typed
 from ctl.up_plan import Plan
 from schemas.api import ModelRow
+from services.fleet.settings import Resolved
+from services.settings_io import load
 
 
 def welcome(plan: Plan, models: tuple[ModelRow, ...], seconds: float) -> str:
@@ -30,11 +31,16 @@ def welcome(plan: Plan, models: tuple[ModelRow, ...], seconds: float) -> str:
             f"Logs:             {plan.logs}",
             "",
             "Next, in another terminal:",
-            *(f"  {typed(f'flotilla {step}{_data(plan)}')}" for step in steps),
+            *(f"  {next_step(plan, step)}" for step in steps),
             "",
             "Ctrl-C stops everything, engines too.",
         ]
     )
+
+
+def next_step(plan: Plan, verb: str) -> str:
+    """As it can be pasted into another terminal in this folder."""
+    return typed(f"flotilla {verb}{_data(plan)}")
 
 
 def _curl(plan: Plan, model: str) -> list[str]:
@@ -46,7 +52,8 @@ def _curl(plan: Plan, model: str) -> list[str]:
 
 
 def _data(plan: Plan) -> str:
-    """Verbs look into the default folder by themselves."""
-    if plan.data == Path(DEFAULT_DATA).resolve():
+    """Verbs look by themselves into the folder that the settings file here, or nobody, names."""
+    found = load("operator", {}, {})
+    if isinstance(found, Resolved) and Path(found.text("data.dir")).resolve() == plan.data:
         return ""
     return f" --data {shlex.quote(str(plan.data))}"

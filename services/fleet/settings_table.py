@@ -10,14 +10,18 @@ from typing import Literal, get_args
 
 from msgspec import Struct
 
-Program = Literal["control", "router", "agent", "up"]
+Program = Literal["control", "router", "agent", "up", "operator"]
+"""`operator` stands for all verbs that ask the management API."""
 PROGRAMS: tuple[Program, ...] = get_args(Program)
 SHARED = ("nats", "data", "log")
 """Sections that belong to no single program."""
+_READ: dict[Program, tuple[str, ...]] = {"up": ("data", "log"), "operator": ("data",)}
+"""Shared sections that a program reads, where it does not read all."""
 
 Kind = Literal[
     "text",
     "url",
+    "http",
     "path",
     "choice",
     "port",
@@ -75,8 +79,9 @@ class Setting(Struct, frozen=True, kw_only=True):
 
 
 def settings_of(program: Program) -> Iterator[Setting]:
-    """Its own and the shared ones."""
-    return (row for row in SETTINGS if row.section == program or row.section in SHARED)
+    """Its own, and the shared ones that it reads."""
+    sections = {program, *_READ.get(program, SHARED)}
+    return (row for row in SETTINGS if row.section in sections)
 
 
 SETTINGS: tuple[Setting, ...] = (
@@ -270,10 +275,21 @@ SETTINGS: tuple[Setting, ...] = (
         kind="path",
         help="GGUF file that the first catalog serves; unset: the demo's model",
     ),
+    Setting(
+        name="operator.server",
+        kind="http",
+        help="management API; unset: the one that `flotilla up` started with this data folder, "
+        "else http://127.0.0.1:7400",
+    ),
+    Setting(
+        name="operator.token-file",
+        kind="path",
+        help="file with the token; unset: the one that control made in the data folder",
+    ),
 )
 
 BY_NAME = {row.name: row for row in SETTINGS}
 
-OTHER_VARIABLES = ("FLOTILLA_CONFIG", "FLOTILLA_SERVER", "FLOTILLA_TOKEN_FILE", "FLOTILLA_REPLICA")
-"""Of ours in the environment, and no settings: of the command line, and the mark of our engines."""
+OTHER_VARIABLES = ("FLOTILLA_CONFIG", "FLOTILLA_REPLICA")
+"""Of ours in the environment, and no settings: where the file is, and the mark of our engines."""
 OTHER_PREFIXES = ("FLOTILLA_SECRET_",)

@@ -83,6 +83,19 @@ def _url(_: Setting, text: str) -> Value | Wrong:
     return text
 
 
+def _http(_: Setting, text: str) -> Value | Wrong:
+    try:
+        parts = urlsplit(text)
+        whole = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        whole = False
+    if not whole:
+        return Wrong(f"`{text}` is not a server address", "write `http://HOST:PORT`")
+    if "@" in text:
+        return Wrong("holds a password", "a setting is shown to everybody who may read it")
+    return text
+
+
 def _host(_: Setting, text: str) -> Value | Wrong:
     host = text.removeprefix("[").removesuffix("]")
     if text == OFF or not can_be_advertised(host):
@@ -213,6 +226,7 @@ _READERS: dict[Kind, Callable[[Setting, str], Value | Wrong]] = {
     "path": _text,
     "choice": _choice,
     "host": _host,
+    "http": _http,
     "port": _port,
     "ports": _ports,
     "address": _address,

@@ -8,7 +8,7 @@ import pytest
 
 from services.agent.config import Config as AgentConfig
 from services.control.config import Config as ControlConfig
-from services.fleet.settings_table import SETTINGS, SHARED, Setting
+from services.fleet.settings_table import PROGRAMS, SETTINGS, SHARED, Setting, settings_of
 from services.router.config import Config as RouterConfig
 
 ROOT = Path(__file__).parents[2]
@@ -17,6 +17,7 @@ READERS = {
     "router": (ROOT / "services/router").glob("*.py"),
     "agent": (ROOT / "services/agent").glob("*.py"),
     "up": (ROOT / "ctl").glob("up_settings.py"),
+    "operator": (ROOT / "ctl").glob("operator.py"),
 }
 TEXTS = {name: {file: file.read_text() for file in files} for name, files in READERS.items()}
 
@@ -36,7 +37,8 @@ def test_every_setting_is_read_by_its_program_and_by_no_other(setting: Setting) 
     # spec: O8
     found = readers(setting)
     if setting.section in SHARED:
-        assert {"control", "router", "agent"} <= {program for program, _ in found}
+        wanted = {program for program in PROGRAMS if setting in settings_of(program)}
+        assert {program for program, _ in found} == wanted
     else:
         assert {program for program, _ in found} == {setting.section}
         assert len(found) == 1, found

@@ -12,7 +12,7 @@ CASES = Path(__file__).parents[2] / "data" / "catalogs"
 def test_a_good_file_is_ok_without_any_server(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:  # spec: C7
-    monkeypatch.setenv("FLOTILLA_SERVER", "http://127.0.0.1:9")
+    monkeypatch.setenv("FLOTILLA_OPERATOR_SERVER", "http://127.0.0.1:9")
     assert run(["catalog", "validate", str(CASES / "design.yaml")]) == Exit.YES
     assert ": ok, " in capfd.readouterr().out
 

@@ -44,3 +44,16 @@ def test_a_misspelt_setting_is_an_error_with_the_nearest_name(
     assert told.out == ""
     assert told.err.startswith("flotilla.toml:2: error: unknown setting `idle-timeot`")
     assert "idle-timeout" in told.err
+
+
+def test_the_verbs_of_an_operator_have_settings_like_every_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:  # spec: O8
+    (tmp_path / "flotilla.toml").write_text("[operator]\nserver = 'http://h:1'\n")
+    monkeypatch.setenv("FLOTILLA_OPERATOR_TOKEN_FILE", "/t")
+    assert run(["config", "show", "operator", "-o", "json"]) == Exit.YES
+    assert items(capfd.readouterr().out) == {
+        "data.dir": (".flotilla", "default"),
+        "operator.server": ("http://h:1", "flotilla.toml:2"),
+        "operator.token-file": ("/t", "FLOTILLA_OPERATOR_TOKEN_FILE"),
+    }

@@ -62,7 +62,8 @@ def test_every_verb_that_asks_control_takes_the_same_options() -> None:
     verbs = [command for _, command in commands(root) if isinstance(command, Verb)]
     assert len(verbs) >= len(ROUTES) - 1  # All but the state dump have a verb.
     for verb in verbs:
-        assert {"server", "token_file", "data", "output"} <= {param.name for param in verb.params}
+        flags = {flag for param in verb.params for flag in param.opts}
+        assert {"--server", "--token-file", "--data", "--config", "--output"} <= flags
 
 
 HEAVY = {"aiohttp", "asyncio", "nats", "rich", "structlog", "textual", "yaml"}

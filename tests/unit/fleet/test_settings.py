@@ -20,7 +20,7 @@ from services.fleet.settings import (
     show,
     usage,
 )
-from services.fleet.settings_table import PROGRAMS, SHARED, Program
+from services.fleet.settings_table import PROGRAMS, SHARED, Program, settings_of
 from services.fleet.settings_values import Labels, Value, read, write
 from services.fleet.units import OFF, Wrong
 
@@ -32,6 +32,7 @@ GOOD = {
     "ports": "100-200",
     "address": "[::1]:9000",
     "host": "gpu-7.example",
+    "http": "https://control.example:7400",
     "duration": "7s",
     "size": "3MiB",
     "count": "3",
@@ -329,7 +330,8 @@ def test_unknown_and_wrong_variables_and_flags_are_told_by_name() -> None:
 def test_variables_of_other_programs_and_of_the_command_line_may_stand_beside() -> None:
     environ = {
         "FLOTILLA_CONTROL_TICK": "no duration, but control's own matter",
-        "FLOTILLA_TOKEN_FILE": "x",
+        "FLOTILLA_OPERATOR_TOKEN_FILE": "x",
+        "FLOTILLA_CONFIG": "x",
         "FLOTILLA_SECRET_HF_TOKEN": "x",
     }
     assert resolved("router", environ=environ)
@@ -390,7 +392,7 @@ def test_tells_every_word_that_is_no_flag() -> None:
 def test_help_names_every_flag() -> None:
     for program in PROGRAMS:
         told = usage(program)
-        mine = [row for row in SETTINGS if row.section in (program, *SHARED)]
+        mine = list(settings_of(program))
         assert all(f"--{row.flag} " in told and row.help in told for row in mine)
 
 
