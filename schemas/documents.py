@@ -276,8 +276,6 @@ class AssignedShard(Document, frozen=True, gc=False, kw_only=True):
     model: ModelName
     attempt: int
     goal: ShardGoal
-    deadline: str | None = None
-    """With goal drain: stop at this time even when busy; None: wait for ever."""
     grace_seconds: float | None = None
     """With goal drain: stop so long after first obeying it, by the agent's own measure, even when
     busy; None: wait for ever. A length of time, since no two machines' clocks agree."""

@@ -85,7 +85,6 @@ def _shard(turn: Turn, standing: Standing, plan: ShardPlan, before: Told) -> Ass
         model=replica.model,
         attempt=replica.attempt,
         goal="drain" if drains else "run",
-        deadline=replica.deadline if drains else None,
         grace_seconds=_left(turn, replica) if drains else None,
         launch=spec,
         cause=standing.event,

@@ -81,6 +81,5 @@ def _as_told(
         shards=tuple(sorted(plans, key=lambda plan: plan.rank)),
         goal="run" if first.goal == "run" else "drain",
         since=newest.at,
-        deadline=first.deadline,
     )
     return Held(newest.sequence, first.cause or newest.event, newest.type, newest.at, document)

@@ -314,7 +314,8 @@ def test_a_removed_model_is_unrouted_then_drained_then_gone() -> None:
     fleet.routers[ROUTER] = fleet.state.sequence
     fleet.turn()
     shard = fleet.assigned("node-1")[replica_name("tiny")]
-    assert (shard.goal, shard.deadline) == ("drain", at(600))
+    assert (shard.goal, shard.grace_seconds) == ("drain", 600.0)
+    assert fleet.replicas()[0].deadline == at(600)
     fleet.obey()
     fleet.turn()
     assert fleet.replicas() == []
