@@ -1,0 +1,67 @@
+"""What control hears of others, over a real nats-server."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from time import monotonic
+
+from schemas import codec, subjects
+from schemas.beats import AgentBeat, RouterBeat
+from schemas.ids import RouterId
+from services.control.ears import Ears
+from services.log.connect import Connection
+from tests.builders import LOG_ID, Script, a_node
+from tests.support.waiting import eventually
+
+NODE, ROUTER = a_node().node, RouterId("router-1")
+
+
+@asynccontextmanager
+async def ears_on(connection: Connection) -> AsyncGenerator[Ears]:
+    """They hear until the end of the block."""
+    state = Script(a_node()).state
+    ears = Ears(connection, lambda: state, lambda _: None)
+    async with asyncio.TaskGroup() as group:
+        hearing = group.create_task(ears.run())
+        yield ears
+        hearing.cancel()
+
+
+def a_router_beat(incarnation: str, applied: int, damaged: str = "") -> RouterBeat:
+    return RouterBeat(
+        router=ROUTER,
+        incarnation=incarnation,
+        log=LOG_ID,
+        highest=applied,
+        applied=applied,
+        damaged=damaged,
+    )
+
+
+# spec: L6 O1
+async def test_hears_why_an_agent_acts_on_nothing(connection: Connection) -> None:
+    beat = AgentBeat(
+        node=NODE, incarnation="agent-1", log=LOG_ID, highest=1, assignment=0, damaged="another log"
+    )
+    async with ears_on(connection) as ears:
+
+        async def heard() -> bool:
+            await connection.publish(subjects.agent_beat(NODE), codec.encode(beat))
+            return ears.damaged_agents() == {NODE: "another log"}
+
+        await eventually(heard, "the beat is heard")
+
+
+# spec: R7
+async def test_hears_two_routers_of_one_name(connection: Connection) -> None:
+    beats = (a_router_beat("fast", 42), a_router_beat("slow", 7, "another log"))
+    async with ears_on(connection) as ears:
+
+        async def heard() -> bool:
+            for beat in beats:
+                await connection.publish(subjects.router_beat(ROUTER), codec.encode(beat))
+            return ears.hearing.measure(monotonic()).routers == {ROUTER: 7}
+
+        await eventually(heard, "the slower one counts")
+        told = {beat.incarnation: beat.damaged for beat, _ in ears.routers.values()}
+        assert told == {"fast": "", "slow": "another log"}
