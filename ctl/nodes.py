@@ -67,6 +67,8 @@ def _text(row: NodeRow) -> str:
             "engines": _engines(row),
             "replicas": str(row.replicas),
             "agent": row.agent_version,
+            "acts on no assignment": row.damaged,
+            "cards could not be read": row.cards_fault,
             "engines end with the agent": "" if row.engines_survive_agent else "yes",
         }
     )
@@ -82,7 +84,11 @@ def _free(row: NodeRow) -> str:
 
 def _excluded(row: NodeRow) -> str:
     bad = [card for card in row.cards if card.health in {"unhealthy", "unknown"}]
-    return "; ".join(f"{card.uuid} {card.health}: {card.reason or UNKNOWN}" for card in bad)
+    whole = [("the node", row.damaged), ("all cards", row.cards_fault)]
+    return "; ".join(
+        [f"{what}: {fault}" for what, fault in whole if fault]
+        + [f"{card.uuid} {card.health}: {card.reason or UNKNOWN}" for card in bad]
+    )
 
 
 def _engines(row: NodeRow) -> str:

@@ -136,6 +136,17 @@ def test_free_cards_of_a_silent_node_are_unknown_not_zero(
     assert told[1].split()[:5] == ["gpu-1", "unreachable", "h100", "3", "-"]
 
 
+def test_a_node_that_follows_nothing_and_knows_no_cards_says_why(
+    capfd: pytest.CaptureFixture[str],
+) -> None:  # spec: L6
+    node = msgspec.structs.replace(NODE, damaged="another log", cards_fault="no answer in 30 s")
+    listed = shown(capfd, NodeList(as_of_seq=1, items=(node,)), "nodes")
+    assert "the node: another log; all cards: no answer in 30 s; GPU-b unhealthy" in listed
+    told = shown(capfd, NodeList(as_of_seq=1, items=(node,)), "nodes", "show", "gpu-1")
+    assert "acts on no assignment:" in told
+    assert "no answer in 30 s" in told
+
+
 def test_one_node_is_shown_with_its_cards(capfd: pytest.CaptureFixture[str]) -> None:
     told = shown(capfd, NodeList(as_of_seq=1, items=(NODE,)), "nodes", "show", "gpu-1")
     assert "memory:   64GiB" in told
