@@ -16,6 +16,8 @@ class Ports(Struct, frozen=True, kw_only=True, rename="kebab"):
     router_admin: int = 7401
     agent: int = 7402
     nats: int = 4222
+    nats_monitor: int = 0
+    """0: a free one, another at each start; nobody but control asks there."""
     engines: tuple[int, int] = (17000, 17999)
 
 

@@ -22,6 +22,8 @@ class Plan:
     ports: Ports
     model: Path | None = None
     """What the first catalog serves; None: the demo's model."""
+    nats_monitor: int = 0
+    """Port of nats-server's monitoring; 0: it has none."""
     log_level: str = "info"
     config: Path | None = None
     """Settings file for all programs; None: the one in the working directory, if any."""
@@ -62,12 +64,14 @@ def check_ports(ports: Ports) -> None:
 
 
 def _by_flag(ports: Ports) -> dict[str, int]:
+    monitor = {"--nats-monitor-port": ports.nats_monitor} if ports.nats_monitor else {}
     return {
         "--port": ports.router,
         "--control-port": ports.control,
         "--router-admin-port": ports.router_admin,
         "--agent-port": ports.agent,
         "--nats-port": ports.nats,
+        **monitor,
     }
 
 
@@ -92,7 +96,13 @@ def programs(plan: Plan) -> dict[str, Child]:
     return {
         "nats": child(plan, "nats", [_nats_server(), "-c", str(_nats_config(plan))], {}),
         "control": _program(
-            plan, "control", shared | {"FLOTILLA_CONTROL_LISTEN": f"{LOOPBACK}:{ports.control}"}
+            plan,
+            "control",
+            shared
+            | {
+                "FLOTILLA_CONTROL_LISTEN": f"{LOOPBACK}:{ports.control}",
+                "FLOTILLA_CONTROL_NATS_MONITOR": f"{LOOPBACK}:{plan.nats_monitor}",
+            },
         ),
         "agent": _program(
             plan,
@@ -156,5 +166,6 @@ def write_files(plan: Plan) -> None:
     """Folders, and the configuration of nats-server."""
     for folder in (plan.logs, plan.identities, _nats_config(plan).parent):
         folder.mkdir(parents=True, exist_ok=True)
-    text = server.config(plan.data / "nats" / "store", plan.ports.nats)
+    store = plan.data / "nats" / "store"
+    text = server.config(store, plan.ports.nats, monitor_port=plan.nats_monitor)
     _nats_config(plan).write_text(text)

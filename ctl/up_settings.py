@@ -1,5 +1,6 @@
 """From the settings of `up` to its plan: flags and environment, else what the last `up` here used."""
 
+import socket
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import click
 
 from ctl.remembered import Ports, recall
 from ctl.settings import flags, option, settings
-from ctl.up_plan import Plan
+from ctl.up_plan import LOOPBACK, Plan
 from services.fleet.settings import Resolved
 from services.fleet.settings_table import settings_of
 
@@ -32,9 +33,11 @@ def planned(given: Mapping[str, str | None], config: Path | None) -> Plan:
     """The plan; `given` is by argument name."""
     found = settings("up", flags("up", given), config)
     data = Path(found.text("data.dir")).resolve()
+    ports = _ports(found, recall(data) or Ports())
     return Plan(
         data=data,
-        ports=_ports(found, recall(data) or Ports()),
+        ports=ports,
+        nats_monitor=ports.nats_monitor or _a_free_port(),
         model=Path(found.text("up.model")) if found.has("up.model") else None,
         log_level=found.text("log.level"),
         config=config.resolve() if config else None,
@@ -50,7 +53,18 @@ def _ports(found: Resolved, before: Ports) -> Ports:
     first, last = (
         before.engines if _by_default(found, "up.engine-ports") else found.ports("up.engine-ports")
     )
-    return Ports(**single, engines=(first, last))
+    monitor = (
+        found.count("up.nats-monitor-port")
+        if found.has("up.nats-monitor-port")
+        else before.nats_monitor
+    )
+    return Ports(**single, nats_monitor=monitor, engines=(first, last))
+
+
+def _a_free_port() -> int:
+    with socket.create_server((LOOPBACK, 0)) as probe:
+        port: int = probe.getsockname()[1]
+    return port
 
 
 def _by_default(found: Resolved, name: str) -> bool:

@@ -42,7 +42,8 @@ async def serve(config: Config, tokens: Tokens) -> int:
     name = config.name or own_name(config.data)
     connection = Connection(config.nats_url, name)
     leadership = Leadership(name, secrets.token_hex(4), config.address)
-    loop = Loop(connection, leadership, SeenFile(config.data / "seen.json"), config.tick_seconds)
+    seen = SeenFile(config.data / "seen.json")
+    loop = Loop(connection, leadership, seen, config.tick_seconds, config.nats_monitor)
     code = 0
     await connection.start()
     try:

@@ -6,6 +6,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from schemas.ids import ControlId
+from services.fleet.addresses import Address
 from services.fleet.settings import Resolved
 from services.runtime.files import read_if_there, write_atomically
 
@@ -21,6 +22,8 @@ class Config(Struct, frozen=True, kw_only=True):
     address: str
     """host:port that a standby sends callers to while this one leads."""
     nats_url: str
+    nats_monitor: Address | None
+    """Where nats-server says how it is set up."""
     data: Path
     """Control's own folder."""
     tokens: Path
@@ -35,6 +38,9 @@ def from_settings(found: Resolved) -> Config:
         listen=found.address("control.listen").text,
         address=found.advertised("control.address").text,
         nats_url=found.text("nats.url"),
+        nats_monitor=found.address("control.nats-monitor")
+        if found.has("control.nats-monitor")
+        else None,
         data=data,
         tokens=Path(found.text("control.tokens"))
         if found.has("control.tokens")

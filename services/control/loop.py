@@ -77,13 +77,19 @@ class Loop:
         leadership: Leadership,
         seen: SeenFile,
         tick_seconds: float,
+        nats_monitor: tuple[str, int] | None = None,
     ) -> None:
         self.connection = connection
         self.leadership = leadership
         self.state = FleetState()
         self.ears = Ears(connection, lambda: self.state, self._heard_control)
         self.opener = Opener(
-            connection, leadership.control, seen, self.ears.reports, lambda: self.now()
+            connection,
+            leadership.control,
+            seen,
+            self.ears.reports,
+            lambda: self.now(),
+            nats_monitor,
         )
         self.refused = ""
         """Why the server refused our last batch; empty: it did not."""

@@ -56,6 +56,7 @@ class Opener:
         seen: SeenFile,
         reports: Callable[[], list[Reported]],
         now: Callable[[], float],
+        monitor: tuple[str, int] | None = None,
     ) -> None:
         self.damage: Damage | None = None
         self.warnings: tuple[str, ...] = ()
@@ -66,12 +67,13 @@ class Opener:
         self._seen = seen
         self._reports = reports
         self._now = now
+        self._monitor = monitor
 
     async def open(self) -> Opened:
         """One try. Raises Damaged, or Unavailable."""
         seen, reports = self._seen.seen, self._reports()
         if seen is None or await streams.exists(self._connection):
-            self.warnings = tuple(await streams.create(self._connection))
+            self.warnings = tuple(await streams.create(self._connection, monitor=self._monitor))
         state = self.last_read = await self._read_state()
         found = await look(self._connection)
         self._judge(found, judge(seen, found, state, state.sequence, reports))

@@ -134,6 +134,11 @@ SETTINGS: tuple[Setting, ...] = (
         help="longest time between two turns of the loop",
     ),
     Setting(
+        name="control.nats-monitor",
+        kind="address",
+        help="nats-server's HTTP monitoring, where it says whether its writes are synced; unset: not asked",
+    ),
+    Setting(
         name="router.name",
         kind="text",
         help="name of this router; unset: made on first start and kept in the data folder",
@@ -266,6 +271,11 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(name="up.port", kind="port", default="8000", help="clients' OpenAI-compatible port"),
     Setting(name="up.nats-port", kind="port", default="4222", help="NATS"),
+    Setting(
+        name="up.nats-monitor-port",
+        kind="port",
+        help="NATS monitoring, read by control; unset: a free one",
+    ),
     Setting(name="up.control-port", kind="port", default="7400", help="management API"),
     Setting(name="up.router-admin-port", kind="port", default="7401", help="router's admin port"),
     Setting(name="up.agent-port", kind="port", default="7402", help="agent's admin port"),

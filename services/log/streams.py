@@ -18,6 +18,7 @@ from services.log import api
 from services.log.api import ApiError
 from services.log.connect import Connection
 from services.log.message import Unavailable
+from services.log.monitor import sync_always
 
 _SECOND = 1_000_000_000
 _DAY = 24 * 3600 * _SECOND
@@ -26,8 +27,11 @@ _MIB = 1024 * _KIB
 
 POLL_SECONDS = 0.25
 SYNC_UNKNOWN = (
-    "sync_interval cannot be read over this connection: unless the server has `always`, "
+    "sync_interval cannot be read (control.nats-monitor says where): unless the server has `always`, "
     "a power cut may lose up to two minutes of acknowledged writes"
+)
+SYNC_NOT_ALWAYS = (
+    "the server's sync_interval is not `always`: a power cut may lose acknowledged writes"
 )
 
 _LOG: dict[str, Any] = {
@@ -95,13 +99,25 @@ class Head(Struct, frozen=True):
     server_now: float
 
 
-async def create(connection: Connection, replicas: int = 1) -> list[str]:
-    """Make the streams, or put right those that stand there. Returns faults and warnings for people."""
+async def create(
+    connection: Connection, replicas: int = 1, monitor: tuple[str, int] | None = None
+) -> list[str]:
+    """Make the streams, or put right those that stand there. Returns faults and warnings for people.
+
+    `monitor`: host and port of the server's monitoring, if it has one.
+    """
     faults: list[str] = []
     for ours in _ALL:
         wanted = ours | {"storage": "file", "num_replicas": replicas}
         faults += await _create(connection, wanted)
-    return [*faults, SYNC_UNKNOWN]
+    return [*faults, *await _sync_faults(monitor)]
+
+
+async def _sync_faults(monitor: tuple[str, int] | None) -> list[str]:
+    always = await sync_always(*monitor) if monitor else None
+    if always is None:
+        return [SYNC_UNKNOWN]
+    return [] if always else [SYNC_NOT_ALWAYS]
 
 
 async def _create(connection: Connection, wanted: dict[str, Any]) -> list[str]:

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from services.log import server
-from tests.support.ports import free_port
+from tests.support.ports import free_ports
 
 START_CAP_SECONDS = 30.0
 
@@ -15,9 +15,13 @@ START_CAP_SECONDS = 30.0
 class NatsServer:
     """One process. `stop` is SIGTERM, `kill` is SIGKILL; `start` brings the same store back."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, monitored: bool = False, sync: str = "always") -> None:
         self.directory = directory
         self.port = 0
+        self.monitor_port = 0
+        """0: it has no monitoring."""
+        self._monitored = monitored
+        self._sync = sync
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -37,14 +41,16 @@ class NatsServer:
         fixed = self.port != 0
         while time.monotonic() < deadline:
             if not fixed:
-                self.port = free_port()
+                self.port, monitor_port = free_ports(2)
+                self.monitor_port = monitor_port if self._monitored else 0
             if self._spawn(deadline):
                 return
         raise AssertionError(self.log())
 
     def _spawn(self, deadline: float) -> bool:
         file = self.directory / "nats.conf"
-        file.write_text(server.config(self.directory / "store", self.port))
+        text = server.config(self.directory / "store", self.port, monitor_port=self.monitor_port)
+        file.write_text(text.replace("sync_interval: always", f"sync_interval: {self._sync}"))
         with self._log_file.open("ab") as log:
             command = [str(server.binary()), "-c", str(file)]
             self._process = subprocess.Popen(command, stdout=log, stderr=log)

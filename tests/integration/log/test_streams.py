@@ -1,6 +1,7 @@
 """The streams on a real server: made, put right, refused, waited for."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from services.log import api, streams
 from services.log.connect import Connection
 from services.log.message import Unavailable
 from tests.support.nats_server import NatsServer
+from tests.support.ports import free_port
 
 DAY = 24 * 3600 * 1_000_000_000
 
@@ -54,6 +56,26 @@ async def test_making_them_again_changes_nothing(log: Connection) -> None:
     await log.request(subjects.GENESIS, b"{}", 5.0)
     assert await streams.create(log) == [streams.SYNC_UNKNOWN]
     assert await streams.head(log) == 1
+
+
+@pytest.mark.parametrize(("sync", "warned"), [("always", []), ("10s", [streams.SYNC_NOT_ALWAYS])])
+async def test_a_monitor_tells_whether_acknowledged_writes_are_on_disk(
+    tmp_path: Path, sync: str, warned: list[str]
+) -> None:  # spec: L6
+    server = NatsServer(tmp_path, monitored=True, sync=sync)
+    server.start()
+    connection = Connection(server.url, "test")
+    try:
+        await connection.start()
+        await connection.wait_connected()
+        monitor = ("127.0.0.1", server.monitor_port)
+        assert await streams.create(connection, monitor=monitor) == warned
+        for port in (server.port, free_port()):  # No HTTP there; nobody there.
+            unknown = await streams.create(connection, monitor=("127.0.0.1", port))
+            assert unknown == [streams.SYNC_UNKNOWN]
+    finally:
+        await connection.close()
+        server.kill()
 
 
 async def test_puts_our_settings_right_and_leaves_others(connection: Connection) -> None:

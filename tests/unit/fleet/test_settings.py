@@ -367,6 +367,7 @@ def test_shows_each_value_and_where_it_came_from() -> None:
         ("control.address", "", "unset"),
         ("control.tokens", "", "unset"),
         ("control.tick", "2s", "FLOTILLA_CONTROL_TICK"),
+        ("control.nats-monitor", "", "unset"),
     ]
 
 
