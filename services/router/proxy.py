@@ -2,9 +2,11 @@
 
 A request keeps the model and the target that it was accepted under to its end, retries included.
 While nothing has been sent to the client, another endpoint is tried when one fails or is busy: two
-attempts in all, the first one's connection closed before the second. Once bytes have been sent, an
-answer that breaks ends with an error event (a stream) or a connection cut short (anything else),
-never as if it were whole.
+attempts in all, the first one's connection closed before the second. Within one attempt a request may
+go out twice: where a kept connection turns out to be closed, with not a byte of an answer, it is sent
+anew over a fresh one (`upstream`). Once bytes have been sent, an answer that breaks ends with an
+error event (a stream) or a connection cut short (anything else), never as if it were whole. A stream
+is whole once its `[DONE]` has come, however its connection ends.
 
 What can go wrong, and what the client sees:
 - the body is no use: 400; the model is not in the catalog: 404; it is, without replicas or with none
@@ -154,6 +156,18 @@ class Exchange:
         self.events: WholeEvents | None = None
         """Of an event stream, once one is coming."""
 
+    @property
+    def whole(self) -> bool:
+        """The client has all of a stream."""
+        return self.events is not None and self.events.done
+
+    def passed(self, answered: Sequence[Header]) -> list[Header]:
+        """What an engine's headers become for the client."""
+        kept = headers.to_client(answered)
+        if headers.first(kept, b"x-request-id") is None:
+            kept.append((b"x-request-id", self.id.encode()))
+        return kept
+
 
 class Proxy:
     """Serves the forwarded routes from the table."""
@@ -181,26 +195,25 @@ class Proxy:
 
     async def forward(self, route: Forwarded, request: Request, sink: Sink) -> None:
         """Answer through `sink`. Raises ClientGone, or CancelledError when the door gives up."""
+        identity = self._identity(request)
         asked = body.read(request.body)
         if isinstance(asked, body.Unusable):
-            await self._reject(sink, openai.bad_request(asked.message, asked.param))
+            await self._reject(sink, openai.bad_request(asked.message, asked.param), identity)
             return
         target = self._table.find(asked.model)
         if target is None:
             known = self._table.known
-            await self._reject(
-                sink, openai.model_not_found(asked.model) if known else openai.starting()
-            )
+            error = openai.model_not_found(asked.model) if known else openai.starting()
+            await self._reject(sink, error, identity)
             return
-        exchange = Exchange(
-            request, route, sink, asked, target, self._clock.monotonic(), self._identity(request)
-        )
+        began = self._clock.monotonic()
+        exchange = Exchange(request, route, sink, asked, target, began, identity)
         outcome: Outcome = "failed"
         self.active += 1
         try:
             outcome = await self._serve(exchange)
         except (ClientGone, asyncio.CancelledError):
-            outcome = "ok" if exchange.events is not None and exchange.events.done else "cancelled"
+            outcome = "ok" if exchange.whole else "cancelled"
             raise
         finally:
             self.active -= 1
@@ -213,9 +226,9 @@ class Proxy:
             self._ended.clear()
             await self._ended.wait()
 
-    async def _reject(self, sink: Sink, error: ApiError) -> None:
+    async def _reject(self, sink: Sink, error: ApiError, identity: str) -> None:
         self._metrics.ended(None, "rejected" if error.status < 500 else "refused")
-        await refuse(sink, error)
+        await refuse(sink, error, identity)
 
     def _identity(self, request: Request) -> str:
         given = headers.first(request.headers, b"x-request-id")
@@ -267,6 +280,8 @@ class Proxy:
                 with contextlib.closing(answer):
                     return await self._take(exchange, route, answer)
             except UpstreamError as error:
+                if exchange.whole:
+                    return await self._complete(exchange, route)
                 if error.kind != "shutdown":
                     self._failed(exchange, route, error.reason)
                 failure = _failure(exchange.model.name, error)
@@ -302,9 +317,9 @@ class Proxy:
     async def _take(self, exchange: Exchange, route: Route, answer: Answer) -> Outcome | Failure:
         if answer.status in _BUSY:
             route.live.breaker.succeeded()  # It is alive.
-            return await _kept(answer)
+            return await _kept(exchange, answer)
         if answer.status in _FAULTS:
-            kept = await _kept(answer)
+            kept = await _kept(exchange, answer)
             self._failed(exchange, route, f"answered {answer.status}")
             return kept
         if answer.status == 200 and _is_event_stream(answer):
@@ -330,10 +345,14 @@ class Proxy:
         await self._send_events(exchange, answer, events.rest())
         if not exchange.sent:
             return self._empty(exchange, route)
-        route.live.breaker.succeeded()
         if exchange.route.ends_with_done and not events.done:
+            route.live.breaker.succeeded()
             await self._break_off(exchange, openai.upstream_failed(exchange.model.name))
             return "broken"
+        return await self._complete(exchange, route)
+
+    async def _complete(self, exchange: Exchange, route: Route) -> Outcome:
+        route.live.breaker.succeeded()
         await exchange.sink.end()
         return "ok"
 
@@ -347,10 +366,7 @@ class Proxy:
     async def _start(self, exchange: Exchange, answer: Answer, length: int | None) -> None:
         self._metrics.first_byte(exchange.model.name, self._clock.monotonic() - exchange.began)
         exchange.sent = True
-        passed = headers.to_client(answer.headers)
-        if headers.first(passed, b"x-request-id") is None:
-            passed.append((b"x-request-id", exchange.id.encode()))
-        await exchange.sink.start(answer.status, passed, length)
+        await exchange.sink.start(answer.status, exchange.passed(answer.headers), length)
 
     def _empty(self, exchange: Exchange, route: Route) -> Failure:
         self._failed(exchange, route, "empty answer")
@@ -402,9 +418,9 @@ def _worse(before: Failure | None, after: Failure) -> Failure:
     return after
 
 
-async def _kept(answer: Answer) -> Answered:
+async def _kept(exchange: Exchange, answer: Answer) -> Answered:
     await answer.buffered(WHOLE_BYTES)
-    return Answered(answer.status, headers.to_client(answer.headers), await answer.read())
+    return Answered(answer.status, exchange.passed(answer.headers), await answer.read())
 
 
 def _with_retry_after(kept: Answered) -> list[Header]:

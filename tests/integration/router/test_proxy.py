@@ -372,6 +372,41 @@ async def test_a_stream_that_ends_early_is_not_taken_for_whole() -> None:
         assert error_of(events[-1])["code"] == "upstream_failed"
 
 
+async def test_a_reset_after_the_last_event_breaks_nothing() -> None:
+    """# spec: R3, T6"""
+
+    async def resets_when_done(wire: Wire, received: Received) -> None:
+        await wire.events()
+        await wire.chunk(delta())
+        await wire.chunk(DONE)
+        await asyncio.sleep(0.05)
+        wire.reset()
+
+    async with Upstream(resets_when_done) as engine, a_door(engine.address) as door:
+        async with door.post(stream=True) as response:
+            assert await response.read() == delta() + DONE
+        (route,) = door.routes()
+        assert route.live.breaker.failures == 0
+        assert door.metric("flotilla_router_requests_total", model="tiny", outcome="ok") == 1
+
+
+@pytest.mark.parametrize("status", [400, 429, 500])
+async def test_every_answer_names_its_request(status: int) -> None:
+    """# spec: T12"""
+
+    async def refuses(wire: Wire, received: Received) -> None:
+        await wire.json(status, {"error": {"message": "no"}})
+
+    mine = {"X-Request-Id": "mine-1"}
+    async with Upstream(refuses) as engine, a_door(engine.address) as door:
+        async with door.post(headers=mine) as response:
+            assert response.status == status
+            assert response.headers["X-Request-Id"] == "mine-1"
+        async with door.post(headers=mine, model="unknown") as response:
+            assert response.status == 404
+            assert response.headers["X-Request-Id"] == "mine-1"
+
+
 async def test_a_long_answer_that_breaks_is_cut_and_never_looks_whole() -> None:
     """# spec: T5"""
 
