@@ -1,7 +1,7 @@
 """Shell of the agent: assignment in, reports out.
 
 Engines come first: they are adopted and kept before NATS is there, and when it is not. The log is
-spoken to only while it is the one followed before (`services.agent.trust`).
+spoken to only while it is the one followed before (`services.log.identity`).
 """
 
 import asyncio
@@ -13,7 +13,6 @@ from collections.abc import Callable
 import aiohttp
 import structlog
 from aiohttp import web
-from msgspec import DecodeError
 
 from schemas import codec, subjects
 from schemas.beats import AgentBeat, NodeLoad
@@ -34,15 +33,19 @@ from services.agent.node import (
     read_shards,
 )
 from services.agent.reports import Reports
+from services.agent.seen import keep_seen
 from services.agent.shards import Shards
 from services.agent.store import Store
-from services.agent.trust import Trust
+from services.fleet.damage import read_seen
+from services.fleet.reading import Read, read
 from services.log.connect import Connection, Unavailable
 from services.log.follow import Follower
+from services.log.identity import Trust
 from services.log.snapshot import get
 from services.log.stored import Stored
 from services.log.write import Writer
 from services.runtime.admin import admin_app, listen
+from services.runtime.files import read_if_there
 
 log = structlog.get_logger()
 
@@ -68,7 +71,8 @@ class Agent:
         self._disk = Disk()
         self.shards = Shards(self.store, self._disk, self._reports)
         self._turned = asyncio.Event()
-        self.trust = Trust(self.connection, self.store.seen, self._turned.set)
+        seen = read_seen(read_if_there(self.store.seen))
+        self.trust = Trust(self.connection, seen, self._turned.set)
         self._assigned: tuple[LogId, int] | None = None
         """The log and the sequence there of the assignment that was last obeyed."""
         self._speaks_for_node = False
@@ -114,6 +118,7 @@ class Agent:
         self.shards.resume(lives, host, group)
         await self.connection.start()
         group.create_task(self.trust.run())
+        group.create_task(keep_seen(self.trust, self.store.seen, self._disk))
         group.create_task(self.shards.retire())
         group.create_task(self._beat())
         looking = group.create_task(gpus.look())
@@ -141,8 +146,16 @@ class Agent:
             may_replace=lambda standing: self._may_replace(writer, standing),
         )
 
+        waiting: list[Stored] = []
+        """Came over a link that nothing is known of yet."""
+
+        def obey() -> None:
+            while waiting and self.trust.fresh:
+                self._obey(log_id, waiting.pop(0), host, group)
+
         def arrived(stored: Stored) -> None:
-            self._obey(log_id, stored, host, group)
+            waiting.append(stored)
+            obey()
 
         async with asyncio.TaskGroup() as speaking:
             tasks = (
@@ -150,6 +163,7 @@ class Agent:
                 speaking.create_task(self._converse(writer, arrived)),
             )
             while self.trust.log_id == log_id:
+                obey()
                 await self._turn()
             self._reports.end()
             for task in tasks:
@@ -199,21 +213,21 @@ class Agent:
         return True
 
     def _obey(self, log_id: LogId, stored: Stored, host: Host, group: asyncio.TaskGroup) -> None:
-        """Assignments are ordered by (log id, LOG sequence) alone. One that cannot be read changes nothing."""
-        self.trust.note(stored.sequence)
+        """Assignments are ordered by (log id, LOG sequence) alone.
+
+        One that cannot be read, or that a newer version wrote, changes nothing.
+        """
         if stored.sequence <= self._obeyed(log_id):
             return
-        try:
-            event = codec.decode_event(stored.payload)
-            if event.log != log_prefix(log_id):
+        match read(stored.payload, Assignment):
+            case Read(event=event) if event.log != log_prefix(log_id):
                 self.trust.look_again()
-                return
-            assignment = codec.decode(event.data, Assignment)
-        except DecodeError as error:
-            log.warning("assignment.unreadable", sequence=stored.sequence, reason=str(error))
-            return
-        self._assigned = (log_id, stored.sequence)
-        self.shards.assign(assignment, host, group)
+            case Read(document=assignment):
+                self.trust.note(stored.sequence)
+                self._assigned = (log_id, stored.sequence)
+                self.shards.assign(assignment, host, group)
+            case other:
+                log.warning("assignment.unreadable", sequence=stored.sequence, reason=other.reason)
 
     def _obeyed(self, log_id: LogId | None) -> int:
         """LOG sequence of the last assignment; 0: none of this log."""

@@ -12,6 +12,7 @@ from services.agent import gpus
 from services.agent.config import Config
 from services.agent.environments import shown
 from services.agent.shards import Stranger
+from services.fleet.reading import Read, read
 from services.log.connect import Connection
 from services.log.snapshot import get
 from services.log.stored import Stored
@@ -54,12 +55,8 @@ def describe(
 
 def read_info(stored: Stored | None) -> NodeInfo | None:
     """None: there is none, or none that can be read."""
-    if stored is None:
-        return None
-    try:
-        return codec.decode(codec.decode_event(stored.payload).data, NodeInfo)
-    except DecodeError:
-        return None
+    found = None if stored is None else read(stored.payload, NodeInfo)
+    return found.document if isinstance(found, Read) else None
 
 
 class _Written(Struct, frozen=True):
@@ -89,10 +86,8 @@ async def read_shards(connection: Connection, node: NodeId) -> list[Stranger]:
     found: list[Stranger] = []
     slot = 0
     while (stored := await get(connection, subjects.node_shard(node, slot))) is not None:
-        try:
-            status = codec.decode(codec.decode_event(stored.payload).data, ShardStatus)
-            found.append(Stranger(slot, status))
-        except DecodeError:
-            pass  # `gone`, and so free; or unreadable, and written over.
-        slot += 1
+        status = read(stored.payload, ShardStatus)
+        if isinstance(status, Read):
+            found.append(Stranger(slot, status.document))
+        slot += 1  # Another is `gone`, and so free; or it cannot be read, and is written over.
     return found

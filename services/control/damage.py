@@ -1,6 +1,7 @@
 """Is the log that is there the one that was here before? Asked at each opening, and every two seconds.
 
-What counts as damage (`services.fleet.damage` has the rule, this file the questions): LOG or STATE is
+What counts as damage (`services.fleet.damage` has the rule, `services.log.identity` the questions,
+this file what control alone can compare): LOG or STATE is
 gone, another log id, a head below what this control or any beating agent or router has seen, STATE
 ahead of LOG or of another log id, an unreadable genesis. Then nothing is decided and nothing written,
 also into a new log: what runs goes on, what is known is served, and `status` says what was found.
@@ -10,19 +11,19 @@ import asyncio
 from collections.abc import Iterable
 from pathlib import Path
 
-from msgspec import DecodeError, Struct
+import structlog
+from msgspec import Struct
+from msgspec.structs import replace
 
 from schemas import codec, subjects
 from schemas.api import Damage
 from schemas.documents import Genesis
 from schemas.ids import LogId
-from services.fleet.damage import Seen, damage, read_seen
+from services.fleet.damage import Found, Seen, damage, read_seen
 from services.fleet.state import FleetState
-from services.log import streams
-from services.log.connect import Connection
-from services.log.snapshot import get_from_log
-from services.log.streams import LogDamaged
 from services.runtime.files import read_if_there, write_atomically
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 
 class SeenFile:
@@ -31,12 +32,23 @@ class SeenFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         self.seen = read_seen(read_if_there(path))
+        self.trouble = ""
+        """Why the disk did not take the last note; empty: it did."""
+        self._written = self.seen
 
     async def remember(self, seen: Seen) -> None:
-        """Written in a thread: it waits for the disk."""
-        if seen != self.seen:
-            self.seen = seen
+        """Written in a thread: it waits for the disk. A disk that refuses is asked again next time."""
+        self.seen = seen
+        if seen == self._written:
+            return
+        try:
             await asyncio.to_thread(write_atomically, self._path, codec.encode(seen))
+        except OSError as error:
+            if not self.trouble:
+                log.error("log.not_remembered", path=str(self._path), reason=str(error))  # noqa: TRY400
+            self.trouble = str(error)
+        else:
+            self._written, self.trouble = seen, ""
 
 
 class Reported(Struct, frozen=True):
@@ -47,34 +59,7 @@ class Reported(Struct, frozen=True):
     highest: int
 
 
-class Found(Struct, frozen=True):
-    """What stands in NATS."""
-
-    genesis: Genesis | None
-    """LOG's; None: not there any more (age), or never."""
-    head: int
-    missing: str = ""
-    """Not empty: a stream is not there."""
-
-
-async def look(connection: Connection) -> Found:
-    """Raises Unavailable while NATS is away: that is no damage."""
-    try:
-        head = await streams.head(connection)
-        stored = await get_from_log(connection, subjects.GENESIS)
-    except LogDamaged as error:
-        return Found(None, 0, str(error))
-    if stored is None:
-        return Found(None, head)
-    try:
-        data = codec.decode_event(stored.payload).data
-        return Found(codec.decode(data, Genesis), head)
-    except DecodeError:
-        return Found(None, head, "the genesis cannot be read")
-
-
 def judge(
-    seen: Seen | None,
     found: Found,
     state: FleetState,
     applied: int,
@@ -82,9 +67,10 @@ def judge(
 ) -> str | None:
     """Why the log must not be acted on; None: it may.
 
-    `seen`, `applied` (what the state was at) and `reports` are from before the look: the log may
-    have grown since.
+    `applied` (what the state was at) and `reports` are from before the look, as `found.seen` is: the
+    log may have grown since.
     """
+    seen = found.seen
     if found.missing:
         was = "" if seen is None else f"; log {seen.log} was followed to {seen.highest}"
         return None if seen is None and not applied else found.missing + was
@@ -96,8 +82,8 @@ def judge(
         return f"LOG is log {found.genesis.log_id}, STATE is of log {in_state.log_id}"
     if found.head < applied:
         return f"LOG ends at {found.head}, STATE goes to {applied}"
-    genesis = found.genesis or in_state
-    return damage(seen, genesis, found.head) or _reported(genesis, found.head, reports)
+    whole = replace(found, genesis=found.genesis or in_state)
+    return damage(whole) or _reported(whole.genesis, found.head, reports)
 
 
 def _reported(genesis: Genesis | None, head: int, reports: Iterable[Reported]) -> str | None:
@@ -113,8 +99,9 @@ def _reported(genesis: Genesis | None, head: int, reports: Iterable[Reported]) -
     return None
 
 
-def describe(reason: str, since: str, seen: Seen | None, found: Found) -> Damage:
+def describe(reason: str, since: str, found: Found) -> Damage:
     """For `status`."""
+    seen = found.seen
     return Damage(
         reason=reason,
         since=since,

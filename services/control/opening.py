@@ -17,13 +17,15 @@ from schemas import codec, subjects
 from schemas.api import Damage
 from schemas.documents import Genesis
 from schemas.ids import ControlId, LogId
-from services.control.damage import Found, Reported, SeenFile, describe, judge, look
+from services.control.damage import Reported, SeenFile, describe, judge
 from services.control.seal import Envelope
+from services.fleet.damage import Found
 from services.fleet.state import FleetState, family_of
 from services.log import streams
 from services.log.connect import Connection
 from services.log.event_ids import new_event_id
 from services.log.guarded import write
+from services.log.identity import look
 from services.log.snapshot import read_history, read_state
 from services.log.stored import Stored
 
@@ -75,8 +77,8 @@ class Opener:
         if seen is None or await streams.exists(self._connection):
             self.warnings = tuple(await streams.create(self._connection, monitor=self._monitor))
         state = self.last_read = await self._read_state()
-        found = await look(self._connection)
-        self._judge(found, judge(seen, found, state, state.sequence, reports))
+        found = await look(self._connection, seen)
+        self._judge(found, judge(found, state, state.sequence, reports))
         newest = await streams.newest(self._connection)
         if state.log_id is None and found.genesis is None:
             await self._write_genesis(newest.server_now, found.head)
@@ -85,17 +87,19 @@ class Opener:
     async def inspect(self, state: FleetState) -> None:
         """Of a log that is followed. Raises Damaged, or Unavailable."""
         seen, applied, reports = self._seen.seen, state.sequence, self._reports()
-        found = await look(self._connection)
-        self._judge(found, judge(seen, found, state, applied, reports))
+        found = await look(self._connection, seen)
+        self._judge(found, judge(found, state, applied, reports))
 
     def _judge(self, found: Found, reason: str | None) -> None:
         if reason is None:
+            if self.damage is not None:
+                log.info("log.mended", head=found.head)
             self.damage = None
             return
         if self.damage is None or self.damage.reason != reason:
             log.error("log.damaged", reason=reason, head=found.head)
             since = codec.rfc3339(self._now())
-            self.damage = describe(reason, since, self._seen.seen, found)
+            self.damage = describe(reason, since, found)
         raise Damaged(reason)
 
     async def _read_state(self) -> FleetState:

@@ -31,19 +31,36 @@ def read_seen(content: bytes | None) -> Seen | None:
         return None
 
 
-def damage(seen: Seen | None, found: Genesis | None, head: int) -> str | None:
-    """Why the log found must not be acted on; None: it is the one known, or the first one seen.
+class Found(Struct, frozen=True):
+    """What stands in NATS, and what its reader had seen before it looked: a log grows meanwhile."""
 
-    `found` is LOG's genesis (None: LOG is gone or empty), `head` LOG's last sequence.
-    """
+    genesis: Genesis | None
+    """None: not there, or never."""
+    head: int
+    """LOG's last sequence."""
+    missing: str = ""
+    """Not empty: a stream is not there."""
+    unreadable: str = ""
+    """Not empty: a genesis is there that this version cannot read, and why."""
+    seen: Seen | None = None
+
+
+def damage(found: Found) -> str | None:
+    """Why the log found must not be acted on; None: it is the one known, the first one seen, or none."""
+    seen = found.seen
+    if found.unreadable:
+        return f"the genesis cannot be read: {found.unreadable}"
     if seen is None:
         return None
-    if found is None:
-        return f"log {seen.log} is gone: no genesis, head at {head}, {seen.highest} was seen"
-    if found.log_id == seen.log:
-        if head < seen.highest:
-            return f"log {seen.log} ends at {head}, but {seen.highest} was seen: it was shortened"
+    if found.missing:
+        return f"{found.missing}; log {seen.log} was followed to {seen.highest}"
+    if found.genesis is None:
+        return f"log {seen.log} is gone: no genesis, head at {found.head}, {seen.highest} was seen"
+    if found.genesis.log_id == seen.log:
+        if found.head < seen.highest:
+            return f"log {seen.log} ends at {found.head}, but {seen.highest} was seen: it was shortened"
         return None
-    if found.parent == seen.log:
+    if found.genesis.parent == seen.log:
         return None
-    return f"another log: {found.log_id} stands where {seen.log} was followed to {seen.highest}"
+    stands = found.genesis.log_id
+    return f"another log: {stands} stands where {seen.log} was followed to {seen.highest}"

@@ -3,15 +3,16 @@
 No request waits for anything here. How it fails:
 - NATS is away, also at start: what is known serves on, the disk copy across restarts; the link comes
   back by itself and everything is read again.
-- The log is not the one that was followed (`services.fleet.damage`): nothing of it is applied, the
+- The log is not the one that was followed (`services.log.identity`): nothing of it is applied, the
   table stays as it is, and that is said; a genesis that names the known log as its parent is followed.
-  This is asked over every new link before anything that came over it is applied, when a document or
-  the leader's beat does not fit, and every five seconds.
+  Nothing that comes over a new link is applied before that was asked there.
 - The leader announces documents that have not come for two seconds: all is read again.
 - A catalog that this version refuses, a document that cannot be read: the one before serves on.
 """
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -19,17 +20,13 @@ import structlog
 
 from schemas import codec, subjects
 from schemas.beats import ControlBeat, NodeLoad, RouterBeat
-from schemas.documents import Genesis
 from schemas.events import log_prefix
 from schemas.ids import LogId, RouterId
-from services.fleet.damage import Seen, damage
-from services.log import streams
 from services.log.connect import Connection
 from services.log.follow import Follower
-from services.log.message import Message, Unavailable
-from services.log.snapshot import get
+from services.log.identity import Trust
+from services.log.message import Message
 from services.log.stored import Stored
-from services.log.streams import LogMissing
 from services.router import disk
 from services.router.endpoints import Table
 from services.router.proxy import Clock
@@ -37,8 +34,6 @@ from services.router.routing import PATTERNS, Routing
 from services.router.source import Mode, Standing
 
 BEAT_SECONDS = 1.0
-CHECK_SECONDS = 5.0
-RETRY_SECONDS = 0.25
 BEHIND_SECONDS = 2.0
 SYNC_SECONDS = 0.02
 SAVE_SECONDS = 0.1
@@ -59,8 +54,6 @@ class Watch:
         incarnation: str,
         clock: Clock,
     ) -> None:
-        self.damage = ""
-        """Why nothing of the log is applied; empty: it is the known one, or none was asked yet."""
         self._connection = connection
         self._table = table
         self._folder = folder
@@ -68,16 +61,15 @@ class Watch:
         self._incarnation = incarnation
         self._clock = clock
         self._routing = Routing(table)
-        self._seen: Seen | None = None
+        self._trust = Trust(connection, None, self._turn)
+        self._kept = self._trust.seen
+        """As it stands in the disk copy."""
         self._follower: Follower | None = None
         self._current = False
         """The follower has read everything at least once."""
         self._applied = 0
-        self._trusted = 0
-        """The link (its generation) over which the log was found to be the known one."""
         self._waiting: list[Stored] = []
         """Came over a link that nothing is known of yet."""
-        self._recheck = asyncio.Event()
         self._turned = asyncio.Event()
         self._changed = clock.monotonic()
         self._behind_since: float | None = None
@@ -89,7 +81,7 @@ class Watch:
         kept = disk.load(self._folder)
         if kept is None:
             return False
-        self._seen = kept.seen
+        self._trust.seen = self._kept = kept.seen
         if not self._routing.restore(kept):
             return False
         self._mode = "disk"
@@ -100,11 +92,11 @@ class Watch:
         return Standing(
             mode=self._mode,
             connected=self._connection.connected,
-            log="" if self._seen is None else self._seen.log,
+            log="" if self._trust.seen is None else self._trust.seen.log,
             applied=self.applied,
             revision=self._routing.revision,
             changed=self._changed,
-            damage=self.damage,
+            damage=self._trust.damage,
             refused=self._routing.refused,
             unreadable=self._routing.unreadable,
         )
@@ -112,28 +104,27 @@ class Watch:
     @property
     def applied(self) -> int:
         """Every document up to this LOG sequence is in the table."""
-        trusted = self._trusted == self._connection.generation
-        if self._follower is not None and self._current and trusted:
+        if self._follower is not None and self._current and self._trust.fresh:
             self._applied = self._follower.applied
         return 0 if self._follower is None else self._applied
 
     async def run(self) -> None:
         """Follow, beat and keep the disk copy, for ever."""
-        self._connection.on_change.append(self._linked)
         await self._connection.subscribe(subjects.ALL_CONTROL_BEATS, self._on_control_beat)
         await self._connection.subscribe(subjects.ALL_LOADS, self._on_load)
         try:
             async with asyncio.TaskGroup() as group:
+                group.create_task(self._trust.run())
                 group.create_task(self._follow())
                 group.create_task(self._beat())
                 group.create_task(self._keep())
         finally:
-            if self._unsaved:
-                disk.save(self._folder, self._routing.copy(self._seen))
+            if self._is_unsaved:
+                disk.save(self._folder, self._routing.copy(self._trust.seen))
 
     async def _follow(self) -> None:
         while True:
-            await self._until_trusted()
+            await self._until(lambda: self._trust.fresh)
             routing = self._routing
             follower = Follower(self._connection, PATTERNS, routing.wanted, self._arrived)
             self._follower, self._current = follower, False
@@ -142,10 +133,13 @@ class Watch:
                     group.create_task(follower.run()),
                     group.create_task(self._first_sync(follower)),
                 ]
-                await self._while_trusted(routing)
+                await self._until(partial(self._is_left, routing))
                 for task in tasks:
                     task.cancel()
             self._follower = None
+
+    def _is_left(self, routing: Routing) -> bool:
+        return self.log_id is None or self._routing is not routing
 
     async def _first_sync(self, follower: Follower) -> None:
         """The table becomes the log's once all is read; an empty log is an answer too."""
@@ -164,18 +158,17 @@ class Watch:
     # Documents.
 
     def _arrived(self, stored: Stored) -> None:
-        if self._trusted == self._connection.generation:
+        if self._trust.fresh:
             self._apply(stored)
         else:
             self._waiting.append(stored)
 
     def _apply(self, stored: Stored) -> None:
-        seen = self._seen
-        if seen is None or _log_of(stored) not in ("", log_prefix(seen.log)):
-            self._recheck.set()  # The log was replaced under the link that stands.
+        known = self.log_id
+        if known is None or _log_of(stored) not in ("", log_prefix(known)):
+            self._trust.look_again()  # The log was replaced under the link that stands.
             return
-        if stored.sequence > seen.highest:
-            self._seen = Seen(seen.log, stored.sequence)
+        self._trust.note(stored.sequence)
         before = (self._routing.revision, self._routing.refused)
         if self._routing.apply(stored.sequence, stored.subject, stored.payload):
             self._changed, self._unsaved = self._clock.monotonic(), True
@@ -193,93 +186,31 @@ class Watch:
 
     # Which log this is.
 
-    def _linked(self, up: bool) -> None:
-        if up:
-            self._recheck.set()
-
-    async def _until_trusted(self) -> None:
-        while not await self._check():
-            await self._pause(CHECK_SECONDS if self.damage else RETRY_SECONDS)
-
-    async def _while_trusted(self, routing: Routing) -> None:
-        while not self.damage and self._routing is routing:
-            known = self._trusted == self._connection.generation
-            await self._pause(CHECK_SECONDS if known else RETRY_SECONDS)
-            await self._check()
-
-    async def _pause(self, seconds: float) -> None:
-        """Or until something calls for a check."""
-        try:
-            async with asyncio.timeout(seconds):
-                await self._recheck.wait()
-        except TimeoutError:
-            pass
-        self._recheck.clear()
-
-    async def _check(self) -> bool:
-        """Ask which log stands there. False: nobody could say, or it must not be followed."""
-        link = self._connection.generation
-        try:
-            genesis, head = await self._ask()
-        except Unavailable:
-            return False
-        reason = damage(self._seen, genesis, head)
-        if reason is not None:
-            self._distrust(reason)
-            return False
-        if genesis is None:
-            return False  # No log was ever seen, and there is none yet.
-        self._trust(genesis, head, link)
-        return True
-
-    async def _ask(self) -> tuple[Genesis | None, int]:
-        try:
-            head = await streams.head(self._connection)
-        except LogMissing:
-            return None, 0
-        found = await get(self._connection, subjects.GENESIS)
-        if found is None:
-            return None, head
-        try:
-            return codec.decode(codec.decode_event(found.payload).data, Genesis), head
-        except msgspec.DecodeError:
-            return None, head
-
-    def _distrust(self, reason: str) -> None:
-        if reason != self.damage:
-            log.error("log.damaged", reason=reason)
-        self.damage = reason
-        self._waiting.clear()
-        self._turned.set()
-
-    def _trust(self, genesis: Genesis, head: int, link: int) -> None:
-        if self.damage:
-            log.info("log.mended", log=genesis.log_id)
-        self.damage = ""
-        before = self._seen
-        if before is None or before.log != genesis.log_id:
-            self._seen = Seen(genesis.log_id, head)
-            if self._routing.log_id not in (None, genesis.log_id):
+    def _turn(self) -> None:
+        """There is another log, damage, or a new link over which the log was found."""
+        if self._trust.damage:
+            self._waiting.clear()
+        elif self._trust.fresh:
+            if self._routing.log_id not in (None, self.log_id):
                 self._routing = Routing(self._table)
-        elif head > before.highest:
-            self._seen = Seen(genesis.log_id, head)
-        self._unsaved = self._unsaved or self._seen != before
-        self._trusted = link
-        waiting, self._waiting = self._waiting, []
-        for stored in waiting:
-            self._apply(stored)
+            waiting, self._waiting = self._waiting, []
+            for stored in waiting:
+                self._apply(stored)
         self._turned.set()
+
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        while not condition():
+            self._turned.clear()
+            await self._turned.wait()
 
     @property
     def log_id(self) -> LogId | None:
         """The log that is followed and may be written to; None: none, or not now."""
-        return None if self._seen is None or self.damage or not self._trusted else self._seen.log
+        return self._trust.log_id
 
     async def turns(self, log_id: LogId | None) -> LogId | None:
         """`log_id` once it is another than this."""
-        while self.log_id == log_id:
-            self._turned.clear()
-            await self._turned.wait()
+        await self._until(lambda: self.log_id != log_id)
         return self.log_id
 
     # Beats.
@@ -287,13 +218,14 @@ class Watch:
     async def _beat(self) -> None:
         while True:
             await asyncio.sleep(BEAT_SECONDS)
+            seen = self._trust.seen
             beat = RouterBeat(
                 router=self._router,
                 incarnation=self._incarnation,
-                log=None if self._seen is None else self._seen.log,
-                highest=0 if self._seen is None else self._seen.highest,
+                log=None if seen is None else seen.log,
+                highest=0 if seen is None else seen.highest,
                 applied=self.applied,
-                damaged=self.damage,
+                damaged=self._trust.damage,
             )
             await self._connection.publish(subjects.router_beat(self._router), codec.encode(beat))
 
@@ -302,11 +234,10 @@ class Watch:
             beat = codec.decode(message.payload, ControlBeat)
         except msgspec.DecodeError:
             return
-        seen = self._seen
-        if seen is None or self.damage:
+        if self.log_id is None:
             return
-        if beat.damaged or beat.log != seen.log:
-            self._recheck.set()
+        if beat.damaged or beat.log != self.log_id:
+            self._trust.look_again()
         else:
             self._compare(beat)
 
@@ -331,12 +262,16 @@ class Watch:
 
     # Disk.
 
+    @property
+    def _is_unsaved(self) -> bool:
+        return self._unsaved or self._trust.seen != self._kept
+
     async def _keep(self) -> None:
         while True:
             await asyncio.sleep(SAVE_SECONDS)
-            if self._unsaved:
-                self._unsaved = False
-                copy = self._routing.copy(self._seen)
+            if self._is_unsaved:
+                self._unsaved, self._kept = False, self._trust.seen
+                copy = self._routing.copy(self._kept)
                 await asyncio.to_thread(disk.save, self._folder, copy)
 
 

@@ -13,9 +13,11 @@ import aiohttp
 import pytest_asyncio
 from msgspec.structs import replace
 
-from schemas.documents import AssignedShard, Gone, NodeInfo, ShardStatus
+from schemas import subjects
+from schemas.documents import AssignedShard, Assignment, Gone, NodeInfo, ShardStatus
 from services.log.connect import Connection
 from services.runtime import proc
+from tests.builders import an_event
 from tests.support.nats_server import NatsServer
 from tests.support.node import NODE, AgentProcess, Orders
 from tests.support.ports import free_port
@@ -197,6 +199,43 @@ async def test_acts_on_no_other_log_than_the_one_it_followed(
     await until(lambda: other.beats and other.beats[-1].damaged)
     assert await complete(order) == 200
     await other.end()
+
+
+async def test_obeys_nothing_that_a_newer_version_wrote(
+    orders: Orders, agent: AgentProcess, tiny_gguf: Path
+) -> None:  # spec: L5
+    order = an_assigned(tiny_gguf)
+    await orders.assign(order)
+    await orders.shard("ready")
+    newer = an_event(Assignment(node=NODE, shards=()), version=2, log=orders.log_id)
+    await orders.connection.request(subjects.assignment(NODE), newer, 5.0)
+    await until(lambda: '"assignment.unreadable"' in agent.program.tail())
+    assert (await orders.shard("ready")).run == 0
+    assert await complete(order) == 200
+
+
+async def test_a_disk_that_refuses_makes_the_node_not_ready_and_ends_nothing(
+    orders: Orders, agent: AgentProcess, tiny_gguf: Path
+) -> None:  # spec: A4
+    order = an_assigned(tiny_gguf)
+    await orders.assign(order)
+    await orders.shard("ready")
+    in_its_way = agent.data / "agent" / f".seen.json.{agent.program.pid}.tmp"
+    in_its_way.mkdir()
+
+    async def refused() -> bool:
+        await orders.assign(order)  # The log grows, and with it what is to be kept.
+        return (await agent.readiness())[0] == 503
+
+    async def taken() -> bool:
+        return (await agent.readiness())[0] == 200
+
+    await eventually(refused, "the node is not ready")
+    assert "the disk refuses" in (await agent.readiness())[1]
+    assert await complete(order) == 200
+    in_its_way.rmdir()
+    await eventually(taken, "the node is ready again")
+    assert agent.program.running
 
 
 async def test_a_name_that_another_machine_uses_is_refused(

@@ -23,12 +23,12 @@ from schemas.documents import (
     RouterReport,
 )
 from schemas.ids import ControlId, LogId, NodeId, ReplicaId, RouterId
-from services.log import api, streams
+from services.log import api, identity, streams
 from services.log.connect import Connection
 from services.log.message import Message
-from services.log.snapshot import get
+from services.log.snapshot import get, get_from_log
 from services.log.stored import Stored
-from services.router import disk, logged, watch
+from services.router import disk, logged
 from services.router.config import Config
 from services.router.program import Router
 from services.router.source import Standing
@@ -337,7 +337,7 @@ async def test_a_push_of_another_log_shows_the_damage_at_once(
     nats: NatsServer, leader: Leader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """# spec: L1, T9"""
-    monkeypatch.setattr(watch, "CHECK_SECONDS", 3600.0)
+    monkeypatch.setattr(identity, "LOOK_SECONDS", 3600.0)
     async with a_router(nats.url, tmp_path) as router:
         await leader.swap(1, TINY)
         await router.applied(await leader.endpoints("127.0.0.1:1"))
@@ -356,7 +356,7 @@ async def test_nothing_that_comes_over_a_new_link_is_applied_before_the_log_is_k
 
     async def slow_get(connection: Connection, subject: str) -> Stored | None:
         await asyncio.sleep(1.0)
-        return await get(connection, subject)
+        return await get_from_log(connection, subject)
 
     proxy = Proxy(nats.port)
     await proxy.start()
@@ -369,7 +369,7 @@ async def test_nothing_that_comes_over_a_new_link_is_applied_before_the_log_is_k
         await recreate(leader.connection)  # The same id, but shorter.
         await leader.begin()
         await leader.endpoints("127.0.0.1:2", model="big")
-        monkeypatch.setattr(watch, "get", slow_get)
+        monkeypatch.setattr(identity, "get_from_log", slow_get)
         proxy.drop = lambda _: False
         await proxy.cut()
         await eventually(lambda: router.standing.damage)
@@ -381,7 +381,7 @@ async def test_damage_shows_in_the_leaders_beat_and_outlasts_a_restart(
     nats: NatsServer, leader: Leader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """# spec: L1, T9"""
-    monkeypatch.setattr(watch, "CHECK_SECONDS", 3600.0)
+    monkeypatch.setattr(identity, "LOOK_SECONDS", 3600.0)
     async with Upstream() as engine:
         async with a_router(nats.url, tmp_path) as router:
             await leader.swap(1, TINY)

@@ -1,7 +1,9 @@
+from msgspec.structs import replace
+
 from schemas import subjects
 from schemas.ids import LogId
-from services.control.damage import Found, Reported, judge
-from services.fleet.damage import Seen
+from services.control.damage import Reported, judge
+from services.fleet.damage import Found, Seen
 from services.fleet.state import FleetState
 from tests.builders import LOG_ID, Script, a_genesis, an_event
 
@@ -10,27 +12,27 @@ HERE = Found(a_genesis(), 50)
 
 
 def test_a_first_log_is_accepted() -> None:
-    assert judge(None, HERE, Script().state, 1) is None
-    assert judge(None, Found(None, 0), FleetState(), 0) is None
+    assert judge(HERE, Script().state, 1) is None
+    assert judge(Found(None, 0), FleetState(), 0) is None
 
 
 def test_the_known_log_is_accepted_also_when_its_genesis_has_aged_away() -> None:
-    assert judge(Seen(LOG_ID, 50), HERE, Script().state, 50) is None
-    assert judge(Seen(LOG_ID, 50), Found(None, 50), Script().state, 50) is None
+    assert judge(replace(HERE, seen=Seen(LOG_ID, 50)), Script().state, 50) is None
+    assert judge(replace(Found(None, 50), seen=Seen(LOG_ID, 50)), Script().state, 50) is None
 
 
 def test_a_log_that_is_gone_is_damage_only_to_who_knew_one() -> None:
     gone = Found(None, 0, "stream FLOTILLA_LOG does not exist")
-    reason = judge(Seen(LOG_ID, 50), gone, FleetState(), 0)
+    reason = judge(replace(gone, seen=Seen(LOG_ID, 50)), FleetState(), 0)
     assert reason is not None
     assert LOG_ID in reason
-    assert judge(None, gone, FleetState(), 0) is None
-    assert judge(None, gone, Script().state, 1) is not None
+    assert judge(gone, FleetState(), 0) is None
+    assert judge(gone, Script().state, 1) is not None
 
 
 def test_a_log_that_is_shorter_than_what_was_seen_is_damage() -> None:
-    assert judge(Seen(LOG_ID, 51), HERE, Script().state, 50) is not None
-    assert judge(None, HERE, Script().state, 51) is not None
+    assert judge(replace(HERE, seen=Seen(LOG_ID, 51)), Script().state, 50) is not None
+    assert judge(HERE, Script().state, 51) is not None
 
 
 def test_another_log_is_damage_unless_it_names_the_known_one_as_its_parent() -> None:
@@ -38,32 +40,38 @@ def test_another_log_is_damage_unless_it_names_the_known_one_as_its_parent() -> 
     state = Script().state
     other = FleetState()
     other.apply(1, subjects.GENESIS, an_event(a_genesis(OTHER), log=OTHER))
-    assert judge(None, found, state, 1) is not None
-    assert judge(Seen(LOG_ID, 1), found, other, 1) is not None
+    assert judge(found, state, 1) is not None
+    assert judge(replace(found, seen=Seen(LOG_ID, 1)), other, 1) is not None
     recovered = FleetState()
     recovered.apply(1, subjects.GENESIS, an_event(a_genesis(OTHER, LOG_ID), log=OTHER))
-    assert judge(Seen(LOG_ID, 99), Found(a_genesis(OTHER, LOG_ID), 50), recovered, 1) is None
+    assert (
+        judge(replace(Found(a_genesis(OTHER, LOG_ID), 50), seen=Seen(LOG_ID, 99)), recovered, 1)
+        is None
+    )
 
 
 def test_what_others_have_seen_of_the_log_counts_too() -> None:
     state = Script().state
-    assert judge(None, HERE, state, 1, [Reported("agent a", LOG_ID, 50)]) is None
-    assert judge(None, HERE, state, 1, [Reported("agent a", None, 0)]) is None
-    beyond = judge(None, HERE, state, 1, [Reported("agent a", LOG_ID, 51)])
+    assert judge(HERE, state, 1, [Reported("agent a", LOG_ID, 50)]) is None
+    assert judge(HERE, state, 1, [Reported("agent a", None, 0)]) is None
+    beyond = judge(HERE, state, 1, [Reported("agent a", LOG_ID, 51)])
     assert beyond is not None
     assert "agent a" in beyond
-    assert judge(None, HERE, state, 1, [Reported("router r", OTHER, 1)]) is not None
-    assert judge(None, Found(None, 0), FleetState(), 0, [Reported("agent a", OTHER, 1)]) is not None
+    assert judge(HERE, state, 1, [Reported("router r", OTHER, 1)]) is not None
+    assert judge(Found(None, 0), FleetState(), 0, [Reported("agent a", OTHER, 1)]) is not None
 
 
 def test_a_follower_of_the_parent_is_on_its_way() -> None:
     state = FleetState()
     state.apply(1, subjects.GENESIS, an_event(a_genesis(OTHER, LOG_ID), log=OTHER))
     found = Found(a_genesis(OTHER, LOG_ID), 50)
-    assert judge(None, found, state, 1, [Reported("agent a", LOG_ID, 999)]) is None
+    assert judge(found, state, 1, [Reported("agent a", LOG_ID, 999)]) is None
 
 
 def test_an_unreadable_genesis_is_damage() -> None:
     state = FleetState()
     state.apply(1, subjects.GENESIS, b"?")
-    assert judge(None, Found(None, 1), state, 1) is not None
+    assert judge(Found(None, 1), state, 1) is not None
+    unreadable = judge(Found(None, 1, unreadable="v2"), FleetState(), 0)
+    assert unreadable is not None
+    assert "v2" in unreadable
