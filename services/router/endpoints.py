@@ -3,7 +3,8 @@
 Pure. Made of one catalog and any number of endpoint shards, which may arrive in any order, twice or
 late: equal inputs give an equal table. It names no model that the catalog has not. What a router
 knows of an endpoint by itself (`Live`) outlasts every update that leaves the same start of the same
-replica at the same address; anything else is a new endpoint.
+replica at the same address; anything else is a new endpoint. That of an endpoint which no document
+names stays for as long as a request uses it; `tidy` lets go of it then.
 """
 
 from collections.abc import Mapping
@@ -96,6 +97,8 @@ class Table:
         self._model_of: dict[ShardKey, ModelName] = {}
         self._live: dict[ModelName, dict[EndpointKey, Live]] = {}
         self._by_replica: dict[ReplicaId, dict[EndpointKey, Live]] = {}
+        self._lingering: set[ModelName] = set()
+        """Models with an endpoint that is kept only because a request used it."""
 
     def find(self, name: str) -> Target | None:
         """What a client means by this name or alias, now."""
@@ -127,9 +130,13 @@ class Table:
         for key in self._model_of.keys() - shards.keys():
             self.put(key, None)
 
+    def tidy(self) -> None:
+        """Forget endpoints that no document names any more and no request uses."""
+        for model in tuple(self._lingering):
+            self._keep_live(model)
+
     def _rebuild(self, model: ModelName) -> None:
-        endpoints = self._endpoints(model)
-        self._keep_live(model, {key_of(endpoint) for endpoint in endpoints})
+        self._keep_live(model)
         target = self.targets.get(model)
         if target is not None:
             self._route(target)
@@ -147,7 +154,8 @@ class Table:
             for endpoint in shard.endpoints
         ]
 
-    def _keep_live(self, model: ModelName, named: set[EndpointKey]) -> None:
+    def _keep_live(self, model: ModelName) -> None:
+        named = {key_of(endpoint) for endpoint in self._endpoints(model)}
         before = self._live.get(model, {})
         kept = {k: live for k, live in before.items() if k in named or live.in_flight}
         self._live[model] = after = {k: kept.get(k) or Live() for k in kept.keys() | named}
@@ -159,6 +167,10 @@ class Table:
             self._by_replica.setdefault(key.replica, {})[key] = after[key]
         if not after:
             del self._live[model]
+        if after.keys() > named:
+            self._lingering.add(model)
+        else:
+            self._lingering.discard(model)
 
     def _target(self, model: Model) -> Target:
         target = self.targets.get(model.name)

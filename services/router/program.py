@@ -80,6 +80,7 @@ class Router:
     async def _tidy(self) -> None:
         while True:
             await asyncio.sleep(TIDY_SECONDS)
+            self.table.tidy()
             self._upstreams.tidy(self.table.keys(), self.clock.monotonic())
             self._metrics.tidy()
 

@@ -21,6 +21,11 @@ def routes(table: Table, name: str = "tiny") -> list[Route]:
     return [*target.first, *target.last]
 
 
+def addresses_kept(table: Table) -> set[str]:
+    kept = table.keys()
+    return {key.address for key in kept}
+
+
 def test_a_model_is_found_by_name_and_alias() -> None:
     """# spec: C10"""
     table = a_table("h:1")
@@ -72,6 +77,36 @@ def test_what_is_used_by_a_request_is_kept_while_its_document_is_away() -> None:
     )
     assert routes(table)[0].live is used
     assert routes(table)[1].live is not unused
+
+
+def test_nothing_is_kept_of_what_no_document_names_and_no_request_uses() -> None:
+    """# spec: T2"""
+    table = a_table("h:1", "h:2")
+    first, second = (route.live for route in routes(table))
+    first.in_flight = second.in_flight = 1
+    table.set_catalog(a_catalog("models: {}"))
+    table.put(("tiny", "00"), a_shard(an_endpoint("h:2", "tiny-1-1")))
+    first.in_flight = 0
+    table.tidy()
+    assert addresses_kept(table) == {"h:2"}
+    table.put(("tiny", "00"), None)
+    table.tidy()
+    assert addresses_kept(table) == {"h:2"}
+    second.in_flight = 0
+    table.tidy()
+    assert table.keys() == set()
+
+
+def test_tidying_leaves_what_is_named() -> None:
+    """# spec: T2"""
+    table = a_table("h:1", "h:2")
+    kept, used = (route.live for route in routes(table))
+    used.in_flight = 1
+    table.put(("tiny", "00"), a_shard(an_endpoint("h:1", "tiny-0-1")))
+    used.in_flight = 0
+    table.tidy()
+    assert [route.live for route in routes(table)] == [kept]
+    assert addresses_kept(table) == {"h:1"}
 
 
 def test_an_unrouted_endpoint_takes_nothing_new() -> None:
