@@ -30,6 +30,9 @@ ALL_AGENT_BEATS = "flotilla.beat.agent.*"
 ALL_ROUTER_BEATS = "flotilla.beat.router.*"
 ALL_LOADS = "flotilla.load.*"
 
+ECHO_ROOT = "flotilla.echo."
+"""Core NATS: who listens for others' beats hears by a word of its own whether NATS lets any through."""
+
 REVISION_SLOTS = 200
 ENDPOINTS_PER_SHARD = 500
 

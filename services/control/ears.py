@@ -1,11 +1,15 @@
 """Hears beats and probes silent nodes: the measured part of what `decide` is given. Shell.
 
+Silence counts only while control hears its own voice: it says a word to itself through NATS at every
+turn, leading or not, and a server that is frozen lets nothing through, the link still standing.
+
 Beats are core NATS: each may be lost, none is stored. An agent counts as heard only when the beat is
 of the incarnation that last described the node: not a stranger with its name, and not an agent that
 has not written yet what it found.
 """
 
 import asyncio
+import secrets
 from collections.abc import Callable
 from time import monotonic
 from typing import TypeVar
@@ -26,7 +30,11 @@ TURN_SECONDS = 0.5
 PROBE_TIMEOUT_SECONDS = 2.0
 PROBES_AT_ONCE = 16
 REPORT_SECONDS = 10.0
-"""What a beat said of the log is forgotten after this time."""
+"""What a beat said is forgotten after this time."""
+MOST_HEARD = 20_000
+"""Agents, and routers, that are listened to at a time: anybody may beat under any name."""
+ECHO_SECONDS = 2.0
+"""Without our own words coming back through NATS for so long: nobody else's could have come."""
 
 T = TypeVar("T")
 
@@ -50,6 +58,8 @@ class Ears:
         self._state = state
         self._on_control = on_control
         self._reports: dict[str, tuple[Reported, float]] = {}
+        self._echo = f"{subjects.ECHO_ROOT}{secrets.token_hex(8)}"
+        self._echoed: float | None = None
         self._probing: set[NodeId] = set()
 
     async def run(self) -> None:
@@ -57,13 +67,31 @@ class Ears:
         await self._connection.subscribe(subjects.ALL_AGENT_BEATS, self._on_agent)
         await self._connection.subscribe(subjects.ALL_ROUTER_BEATS, self._on_router)
         await self._connection.subscribe(subjects.ALL_CONTROL_BEATS, self._on_control_beat)
+        await self._connection.subscribe(self._echo, self._on_echo)
         async with asyncio.TaskGroup() as probes:
             while True:
-                self.hearing.turn(monotonic(), connected=self._connection.connected)
+                now = monotonic()
+                self.hearing.turn(now, connected=self._hears(now))
+                self._forget(now)
+                await self._connection.publish(self._echo, b"")
                 for node, address in self._to_probe():
                     self._probing.add(node)
                     probes.create_task(self._probe(node, address))
                 await asyncio.sleep(TURN_SECONDS)
+
+    def _hears(self, now: float) -> bool:
+        """A link may stand while the server at its other end is frozen."""
+        echoed = self._echoed
+        return self._connection.connected and echoed is not None and now - echoed < ECHO_SECONDS
+
+    def _on_echo(self, _: Message) -> None:
+        self._echoed = monotonic()
+        self.hearing.turn(self._echoed, connected=self._connection.connected)
+
+    def _forget(self, now: float) -> None:
+        self._reports = {who: told for who, told in self._reports.items() if _is_new(told[1], now)}
+        self._agents = {node: told for node, told in self._agents.items() if _is_new(told[1], now)}
+        self.routers = {key: told for key, told in self.routers.items() if _is_new(told[1], now)}
 
     def reports(self) -> list[Reported]:
         """What agents and routers said lately of the log that they follow."""
@@ -83,6 +111,8 @@ class Ears:
         beat = _decoded(message, AgentBeat)
         if beat is None:
             return
+        if beat.node not in self._agents and len(self._agents) >= MOST_HEARD:
+            return
         now = monotonic()
         who = f"agent {beat.node}"
         self._reports[who] = Reported(who, beat.log, beat.highest), now
@@ -95,12 +125,13 @@ class Ears:
         beat = _decoded(message, RouterBeat)
         if beat is None:
             return
+        key = beat.router, beat.incarnation
+        if key not in self.routers and len(self.routers) >= MOST_HEARD:
+            return
         now = monotonic()
         who = f"router {beat.router}"
         self._reports[who] = Reported(who, beat.log, beat.highest), now
-        self.routers[beat.router, beat.incarnation] = beat, now
-        lately = ((key, told) for key, told in self.routers.items() if _is_new(told[1], now))
-        self.routers = dict(lately)
+        self.routers[key] = beat, now
         self.hearing.router(beat.router, beat.incarnation, beat.applied, now)
 
     def _on_control_beat(self, message: Message) -> None:
