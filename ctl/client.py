@@ -161,6 +161,7 @@ _EXITS = {
     413: Exit.USAGE,
     422: Exit.USAGE,
     503: Exit.UNREACHABLE,
+    504: Exit.OUTCOME_UNKNOWN,
 }
 
 

@@ -8,12 +8,14 @@ from contextlib import suppress
 
 import structlog
 
-from services.control.config import Config, from_settings, own_name
+from schemas.ids import ControlId
+from services.control.config import Config, from_settings
 from services.control.damage import SeenFile
 from services.control.leader import Leadership
 from services.control.loop import Loop
 from services.control.tokens import Tokens, TokensUnreadable
 from services.log.connect import Connection
+from services.runtime.names import own_name
 from services.runtime.process import configure_logging, until_signalled
 from services.settings_io import EXIT_USAGE, or_exit
 
@@ -22,6 +24,10 @@ SETTLE_SECONDS = 2.0
 """The management API opens after the first turn, or after this time without one."""
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
+
+
+class CannotListen(Exception):
+    """The management API's address cannot be had."""
 
 
 def main() -> int:
@@ -39,7 +45,7 @@ def main() -> int:
 
 async def serve(config: Config, tokens: Tokens) -> int:
     """Until cancelled."""
-    name = config.name or own_name(config.data)
+    name = config.name or ControlId(own_name(config.data, "control"))
     connection = Connection(config.nats_url, name)
     leadership = Leadership(name, secrets.token_hex(4), config.address)
     seen = SeenFile(config.data / "seen.json")
@@ -50,7 +56,7 @@ async def serve(config: Config, tokens: Tokens) -> int:
         async with asyncio.TaskGroup() as group:
             group.create_task(loop.run())
             await _open_api(config, loop, tokens)
-    except* OSError as errors:
+    except* CannotListen as errors:
         log.error("control.cannot_listen", reason=str(errors.exceptions[0]))  # noqa: TRY400
         code = EXIT_CANNOT_LISTEN
     finally:
@@ -66,7 +72,10 @@ async def _open_api(config: Config, loop: Loop, tokens: Tokens) -> None:
     from services.control.api import Api
     from services.runtime.admin import listen
 
-    runner = await listen(Api(loop, tokens).app(), config.listen)
+    try:
+        runner = await listen(Api(loop, tokens).app(), config.listen)
+    except OSError as error:
+        raise CannotListen(str(error)) from error
     log.info("control.listens", address=config.listen)
     try:
         await asyncio.Event().wait()

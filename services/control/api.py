@@ -14,7 +14,7 @@ from msgspec import DecodeError, Raw
 from schemas import api, codec
 from services.control.commands import Actor, plan_apply
 from services.control.explaining import explain_model
-from services.control.loop import Loop, NotLeading
+from services.control.loop import LogRefuses, Loop, NotLeading, OutcomeUnknown, TooMany
 from services.control.metrics import registry
 from services.control.tokens import Token, Tokens, allows
 from services.fleet import views
@@ -33,6 +33,9 @@ STATUS_OF = {
     "unauthorized": 401,
     "forbidden": 403,
     "not_leading": 503,
+    "too_many": 503,
+    "log_refuses": 503,
+    "outcome_unknown": 504,
 }
 """HTTP status by code; every other refusal is a conflict."""
 CONFLICT = 409
@@ -86,8 +89,22 @@ class Api:
                 return _encoded(await answer(request, token))
             except NotLeading:
                 return self._elsewhere(request)
+            except LogRefuses as error:
+                return self._refuse("log_refuses", "the log takes no write", str(error))
+            except TooMany:
+                return self._refuse("too_many", "too many commands wait", "nothing was changed")
+            except OutcomeUnknown:
+                return self._unknown_outcome(route)
 
         return handle
+
+    def _unknown_outcome(self, route: api.Route) -> web.Response:
+        return self._refuse(
+            "outcome_unknown",
+            f"{route.name} may or may not have been taken",
+            "this control service stopped leading while it was being written",
+            "flotilla catalog show",
+        )
 
     def _elsewhere(self, request: web.Request) -> web.Response:
         """To the leader, where there is one; the caller sends the body again."""
@@ -118,6 +135,11 @@ class Api:
         held = loop.state.epoch.get(())
         away = () if loop.connection.connected else ("NATS is away: this is the last known state",)
         refused = (f"the log refused a write: {loop.refused}",) if loop.refused else ()
+        forgetful = (
+            (f"the disk does not hold how far the log was followed: {loop.not_remembered}",)
+            if loop.not_remembered
+            else ()
+        )
         return Live(
             now=loop.now(),
             leading=loop.leading,
@@ -125,7 +147,7 @@ class Api:
             damage=loop.damage,
             routers=self._routers(),
             damaged_agents=loop.ears.damaged_agents(),
-            warnings=away + refused + loop.opener.warnings,
+            warnings=away + refused + forgetful + loop.opener.warnings,
             catalog_refused=loop.current().refused,
         )
 

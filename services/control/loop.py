@@ -10,7 +10,9 @@ before, control keeps what it knows, serves it, and decides nothing.
 How it fails:
 - NATS away: it waits; whatever was in flight is carried to an end before anything else is decided.
 - Fenced: another leads. It goes on following, and claims when that one falls silent.
-- The server refuses a batch for good: reported, and decided anew at the next tick.
+- The server refuses a write for good: reported, and decided anew at the next tick.
+- Its end, or damage, meets a command in mid-write: the outcome is told as unknown.
+- The disk takes no note of how far the log was followed: told in `status`, and tried again.
 """
 
 import asyncio
@@ -48,12 +50,26 @@ from services.log.tail import Tail
 BEAT_SECONDS = 1.0
 LOOK_SECONDS = 2.0
 RETRY_SECONDS = 0.2
+MOST_WAITING = 256
+"""Commands that wait for their turn."""
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 
 class NotLeading(Exception):
     """This control writes nothing now: another leads, the log is damaged, or NATS is away."""
+
+
+class OutcomeUnknown(Exception):
+    """The command was being written when this control had to leave: it may have been taken."""
+
+
+class LogRefuses(Exception):
+    """The server takes no write, and why. The command was not taken."""
+
+
+class TooMany(Exception):
+    """More commands wait than are carried out in a turn. This one was not taken."""
 
 
 class Tally(Struct):
@@ -92,7 +108,7 @@ class Loop:
             nats_monitor,
         )
         self.refused = ""
-        """Why the server refused our last batch; empty: it did not."""
+        """Why the server refused our last write; empty: it did not."""
         self.settled = asyncio.Event()
         """The first turn is over, or there is a reason why there is none."""
         self.tally = Tally()
@@ -130,10 +146,20 @@ class Loop:
             log.warning("clock.stepped", seconds=self._clock.steps.pop())
         return now
 
+    @property
+    def not_remembered(self) -> str:
+        """Why the disk does not hold how far the log was followed; empty: it does."""
+        return self._seen.trouble
+
     async def perform(self, plan: Plan) -> Frame:
-        """Carry out a command in the next turn. Raises NotLeading if it was not taken."""
+        """Carry out a command in the next turn.
+
+        Raises NotLeading, TooMany or LogRefuses if it was not taken, OutcomeUnknown if that is not known.
+        """
         if not self.leading:
             raise NotLeading
+        if len(self._requests) >= MOST_WAITING:
+            raise TooMany
         answer: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
         self._requests.append((plan, answer))
         self._alarm.set()
@@ -176,9 +202,10 @@ class Loop:
         """Until the log is damaged."""
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._read_tail(Tail(self.connection, opened.state.sequence)))
+                tail = Tail(self.connection, opened.state.sequence)
+                group.create_task(self._read_tail(tail))
                 group.create_task(self._watch())
-                await self.folded(opened.head)
+                await tail.caught_up.wait()
                 while self.state.log_id is None:
                     await self.folded(self.state.sequence + 1)
                 self._following = True
@@ -250,7 +277,7 @@ class Loop:
             standing = await get_from_log(self.connection, subjects.CONTROL_EPOCH)
         except Unavailable:
             return
-        if standing is not None and standing.sequence != self.state.fence:
+        if standing is not None and standing.sequence > self.state.sequence:
             return  # Not folded yet.
         envelope = self._envelope()
         sealed = envelope.seal(
@@ -266,12 +293,22 @@ class Loop:
         except Unavailable as error:
             log.warning("claim.unknown", reason=str(error))
             return
+        except ApiError as error:
+            self._refuse("claim.refused", error)
+            return
+        self.refused = ""
         if fence is None:
             self._fell("another was first")
             return
         self.leadership.claimed(fence, monotonic())
         await self.folded(fence)
         log.info("control.leads", fence=fence)
+
+    def _refuse(self, event: str, error: ApiError) -> None:
+        """Tried anew at the next tick; told once a reason."""
+        if self.refused != str(error):
+            log.error(event, reason=str(error))
+            self.refused = str(error)
 
     def _fell(self, reason: str) -> None:
         if self.leadership.fence:
@@ -321,8 +358,7 @@ class Loop:
             except Unavailable as error:
                 log.warning("append.unknown", reason=str(error))
             except ApiError as error:
-                log.error("append.refused", reason=str(error))  # noqa: TRY400 - it says it all.
-                self.refused = str(error)
+                self._refuse("append.refused", error)
                 return False
         self.refused = ""
         if isinstance(outcome, Fenced):
@@ -340,17 +376,17 @@ class Loop:
         try:
             planned = plan(Moment(self.state, self.current()))
             taken = not planned.drafts or await self._write(self._envelope(), planned.drafts)
-        except asyncio.CancelledError:
-            _fail(answer)
+        except BaseException:
+            _fail(answer, OutcomeUnknown())
             raise
         if not taken:
-            _fail(answer)
+            _fail(answer, LogRefuses(self.refused) if self.refused else NotLeading())
         elif not answer.cancelled():
             answer.set_result(planned.answer(self.state.sequence))
 
     def _refuse_requests(self) -> None:
         while self._requests:
-            _fail(self._requests.popleft()[1])
+            _fail(self._requests.popleft()[1], NotLeading())
 
     async def _beat(self) -> None:
         """The leader's sign of life; a damaged control's too, which keeps nobody from leading."""
@@ -381,9 +417,9 @@ class Loop:
         self.leadership.heard(beat, monotonic())
 
 
-def _fail(answer: "asyncio.Future[Frame]") -> None:
+def _fail(answer: "asyncio.Future[Frame]", reason: Exception) -> None:
     if not answer.done():
-        answer.set_exception(NotLeading())
+        answer.set_exception(reason)
 
 
 def newest_routing(state: FleetState) -> int:

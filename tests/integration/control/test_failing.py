@@ -1,0 +1,183 @@
+"""What fails around a control service ends neither it nor anything that runs."""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest_asyncio
+
+from schemas import subjects
+from schemas.api import ApplyCatalog, Frame
+from schemas.ids import ControlId, EventId, LogId
+from services.control.commands import Actor, plan_apply
+from services.control.damage import SeenFile
+from services.control.leader import Leadership
+from services.control.loop import MOST_WAITING, Loop, OutcomeUnknown, TooMany
+from services.control.moment import Moment, Planned
+from services.log import streams
+from services.log.api import call
+from services.log.connect import Connection
+from services.log.snapshot import get_from_log
+from tests.support.control import Control, Controls, a_live_node, read_log
+from tests.support.nats_server import NatsServer
+from tests.support.proxy import Proxy
+from tests.support.waiting import eventually, until
+
+ONE = "models:\n  one: {engine: llamacpp, source: /models/one.gguf, patience: 5s}\n"
+
+
+async def change_log(connection: Connection, **config: object) -> None:
+    found = (await call(connection, "STREAM.INFO.FLOTILLA_LOG", None, streams.StreamInfo)).config
+    await call(connection, "STREAM.UPDATE.FLOTILLA_LOG", found | config, streams.StreamInfo)
+
+
+async def until_warned(control: Control, words: str) -> None:
+    await control.until_status(lambda s: any(words in line for line in s["warnings"]), words)
+
+
+async def until_not_warned(control: Control, words: str) -> None:
+    await control.until_status(lambda s: not any(words in line for line in s["warnings"]), words)
+
+
+# spec: L3
+async def test_a_frozen_log_makes_no_node_unreachable(
+    nats: NatsServer, connection: Connection, controls: Controls
+) -> None:
+    control = controls.start()
+    log = LogId((await control.until_leading())["log"])
+    async with a_live_node("node-1", connection, log) as node:
+        await control.apply(ONE)
+        await node.until_assigned(1)
+        os.kill(nats.pid, signal.SIGSTOP)
+        try:
+            await asyncio.sleep(8)  # Beyond the silence that makes a node unreachable.
+        finally:
+            os.kill(nats.pid, signal.SIGCONT)
+        began = time.monotonic()
+        status = await control.until_status(
+            lambda s: s["leading"] and len(s["warnings"]) == 1, "goes on with the log"
+        )
+        while time.monotonic() - began < 3:  # What waited in its hands would have landed by now.
+            status = await control.until_status(lambda _: True, "answers")
+            assert status["nodes"] == {"alive": 1}
+        events = await read_log(nats.url, status["asOfSeq"])
+        assert [e.type for _, s, e in events if s == subjects.node_verdict(node.name)] == []
+
+
+async def test_leads_again_after_the_last_happening_aged_out(
+    connection: Connection, controls: Controls
+) -> None:
+    control = controls.start()
+    await control.until_leading()
+    await control.apply(ONE)
+    await control.until_status(lambda s: s["models"] == {"pending": 1}, "has decided")
+    assert (await control.apply("nonsense"))[0] == 422
+    control.program.kill()
+    record = await get_from_log(connection, subjects.command("apply"))
+    assert record is not None
+    assert record.sequence == await streams.head(connection)
+    await change_log(connection, max_age=100_000_000, duplicate_window=100_000_000)
+
+    async def emptied() -> bool:
+        return await get_from_log(connection, subjects.command("apply")) is None
+
+    await eventually(emptied, "the log is empty")
+    control.program.start()
+    await control.until_leading()
+    answer = await control.ask("catalog")
+    assert answer is not None
+    assert list(answer["source"]["models"]) == ["one"]
+
+
+async def test_a_claim_that_the_server_refuses_is_told_and_tried_again(
+    connection: Connection, controls: Controls
+) -> None:
+    control = controls.start()
+    await control.until_leading()
+    control.program.kill()
+    full = await streams.head(connection)
+    await change_log(connection, max_msgs=full, discard="new")
+    control.program.start()
+    await until_warned(control, "the log refused a write")
+    assert (await control.call("models"))[0] == 200
+    status, refusal = await control.apply(ONE)
+    assert (status, refusal["code"]) == (503, "not_leading")
+    await change_log(connection, max_msgs=-1)
+    await control.until_leading()
+    await until_not_warned(control, "the log refused a write")
+
+
+async def test_a_command_that_the_server_refuses_is_told_as_that(
+    connection: Connection, controls: Controls
+) -> None:
+    control = controls.start()
+    await control.until_leading()
+    await change_log(connection, max_msgs=await streams.head(connection), discard="new")
+    status, refusal = await control.apply(ONE)
+    assert (status, refusal["code"]) == (503, "log_refuses")
+    await change_log(connection, max_msgs=-1)
+    assert (await control.apply(ONE))[0] == 200
+
+
+async def test_a_disk_that_refuses_is_told_and_ends_nothing(controls: Controls) -> None:
+    control = controls.start()
+    await control.until_leading()
+    seen = control.data / "control" / "seen.json"
+    await until(seen.is_file)
+    seen.unlink()
+    seen.mkdir()
+    await control.apply(ONE)
+    await until_warned(control, "the disk does not hold")
+    assert (await control.ask("status") or {})["leading"]
+    seen.rmdir()
+    await until_not_warned(control, "the disk does not hold")
+    assert seen.is_file()
+
+
+@pytest_asyncio.fixture
+async def leading(
+    lossy: Connection, tmp_path: Path
+) -> AsyncIterator[tuple[Loop, asyncio.Task[None]]]:
+    """A loop in this process, behind `proxy`."""
+    leadership = Leadership(ControlId("control-1"), "start-1", "127.0.0.1:7400")
+    loop = Loop(lossy, leadership, SeenFile(tmp_path / "seen.json"), 1.0)
+    task = asyncio.ensure_future(loop.run())
+    await until(lambda: loop.leading)
+    yield loop, task
+    task.cancel()
+    await asyncio.wait([task])
+
+
+def a_record(moment: Moment) -> Planned:
+    """A real command: one that is refused, and recorded."""
+    actor = Actor("tests", "127.0.0.1", EventId("command-1"))
+    return plan_apply(moment, ApplyCatalog(source="nonsense"), actor)
+
+
+def nothing(_: Moment) -> Planned:
+    return Planned((), lambda sequence: Frame(as_of_seq=sequence))
+
+
+async def test_a_command_whose_ack_is_lost_at_the_end_is_not_told_as_refused(
+    leading: tuple[Loop, asyncio.Task[None]], proxy: Proxy
+) -> None:
+    loop, task = leading
+    proxy.drop = lambda frame: b'"batch"' in frame.body
+    asked = asyncio.ensure_future(loop.perform(a_record))
+    await until(lambda: proxy.dropped)
+    task.cancel()
+    await asyncio.wait([asked])
+    assert isinstance(asked.exception(), OutcomeUnknown)
+
+
+async def test_commands_above_a_number_are_not_taken(
+    leading: tuple[Loop, asyncio.Task[None]],
+) -> None:
+    loop, _ = leading
+    asked = [loop.perform(nothing) for _ in range(MOST_WAITING + 3)]
+    answers = await asyncio.gather(*asked, return_exceptions=True)
+    assert [type(answer) for answer in answers[-3:]] == [TooMany] * 3
+    assert all(isinstance(answer, Frame) for answer in answers[:-3])
