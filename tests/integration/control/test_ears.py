@@ -38,7 +38,7 @@ def a_router_beat(incarnation: str, applied: int, damaged: str = "") -> RouterBe
     )
 
 
-# spec: L6 O1
+# spec: O1
 async def test_hears_why_an_agent_acts_on_nothing(connection: Connection) -> None:
     beat = AgentBeat(
         node=NODE, incarnation="agent-1", log=LOG_ID, highest=1, assignment=0, damaged="another log"

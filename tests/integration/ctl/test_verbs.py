@@ -138,7 +138,7 @@ def test_free_cards_of_a_silent_node_are_unknown_not_zero(
 
 def test_a_node_that_follows_nothing_and_knows_no_cards_says_why(
     capfd: pytest.CaptureFixture[str],
-) -> None:  # spec: L6
+) -> None:  # spec: O1
     node = msgspec.structs.replace(NODE, damaged="another log", cards_fault="no answer in 30 s")
     listed = shown(capfd, NodeList(as_of_seq=1, items=(node,)), "nodes")
     assert "the node: another log; all cards: no answer in 30 s; GPU-b unhealthy" in listed

@@ -193,7 +193,7 @@ def test_status_says_where_engines_would_end_with_their_agent(survive: bool) -> 
     assert any("engines end when its agent ends" in line for line in found.warnings) is not survive
 
 
-def test_what_agents_and_routers_report_of_damage_needs_attention() -> None:  # spec: L6 O1
+def test_what_agents_and_routers_report_of_damage_needs_attention() -> None:  # spec: O1
     node = replace(a_node(), cards_fault="the driver gave no answer in 30 s")
     live = views.Live(
         now=NOW,
