@@ -1,7 +1,6 @@
 """What the nouns share: print a list in any form, find one of it by name."""
 
 from collections.abc import Callable, Sequence
-from difflib import get_close_matches
 from typing import TypeVar
 
 import msgspec
@@ -10,6 +9,7 @@ from msgspec import Struct
 from ctl.failure import Exit, Failure
 from ctl.operator import Operator
 from ctl.render import Column, encoded, result, table, talk
+from services.fleet.nearest import near
 
 R = TypeVar("R", bound=Struct)
 
@@ -45,11 +45,11 @@ def find(rows: Sequence[R], wanted: str, kind: str, name: Callable[[R], str]) ->
     for row in rows:
         if name(row) == wanted:
             return row
-    near = get_close_matches(wanted, [name(row) for row in rows])
+    known = near(wanted, map(name, rows))
     raise Failure(
         Exit.NOT_FOUND,
         "not_found",
         f"no {kind} `{wanted}`",
-        why=f"did you mean {' or '.join(near)}?" if near else "",
+        why=f"did you mean {' or '.join(known)}?" if known else "",
         steps=[f"flotilla {kind}s"],
     )

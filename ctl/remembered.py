@@ -7,6 +7,8 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from services.runtime.files import write_atomically
+
 
 class Ports(Struct, frozen=True, kw_only=True, rename="kebab"):
     """Where everything of one machine listens, all on loopback."""
@@ -30,10 +32,8 @@ def recall(data: Path) -> Ports | None:
 
 
 def remember(data: Path, ports: Ports) -> None:
-    """Losing this to a crash costs nothing but the memory, so it is not synced."""
-    aside = _file(data).with_suffix(".tmp")
-    aside.write_bytes(msgspec.json.format(msgspec.json.encode(ports), indent=2) + b"\n")
-    aside.replace(_file(data))
+    """For the next `up`."""
+    write_atomically(_file(data), msgspec.json.format(msgspec.json.encode(ports), indent=2) + b"\n")
 
 
 def _file(data: Path) -> Path:

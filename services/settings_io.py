@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from schemas.api import Fault
+from services.fleet.faults import one_line
 from services.fleet.settings import (
     DEFAULT_FILE,
     Program,
@@ -56,12 +57,6 @@ def or_exit(program: Program, argv: Sequence[str], environ: Mapping[str, str]) -
         sys.exit(0)
     found = from_command_line(program, argv, environ)
     if isinstance(found, SettingFaults):
-        sys.stderr.writelines(_line(fault) for fault in found.faults)
+        sys.stderr.writelines(f"{one_line(fault)}\n" for fault in found.faults)
         sys.exit(EXIT_USAGE)
     return found
-
-
-def _line(fault: Fault) -> str:
-    place = ":".join(str(part) for part in (fault.file, fault.line, fault.column) if part)
-    hint = f"; {fault.hint}" if fault.hint else ""
-    return f"{place}: error: {fault.message}{hint}\n"

@@ -1,6 +1,5 @@
 """Control's settings as one value."""
 
-import secrets
 from pathlib import Path
 
 from msgspec import Struct
@@ -8,9 +7,6 @@ from msgspec import Struct
 from schemas.ids import ControlId
 from services.fleet.addresses import Address
 from services.fleet.settings import Resolved
-from services.runtime.files import read_if_there, write_atomically
-
-NAME = "name"
 
 
 class Config(Struct, frozen=True, kw_only=True):
@@ -47,13 +43,3 @@ def from_settings(found: Resolved) -> Config:
         else data / "tokens.toml",
         tick_seconds=found.seconds("control.tick"),
     )
-
-
-def own_name(folder: Path) -> ControlId:
-    """The name made on first start."""
-    content = read_if_there(folder / NAME)
-    if content:
-        return ControlId(content.decode().strip())
-    name = f"control-{secrets.token_hex(3)}"
-    write_atomically(folder / NAME, name.encode())
-    return ControlId(name)

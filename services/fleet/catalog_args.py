@@ -4,8 +4,9 @@ import re
 
 from schemas.documents import SecretRef
 from services.fleet.catalog_engines import RESERVED_ENV, Drives, reserved
-from services.fleet.catalog_section import Section, as_scalar, nearest
+from services.fleet.catalog_section import Section, as_scalar
 from services.fleet.catalog_tree import Entries, Faults, Node, Scalar
+from services.fleet.nearest import nearest
 
 _LONGEST_VALUE = 8192
 _ARG = re.compile(r"[a-z0-9][a-z0-9-]*")

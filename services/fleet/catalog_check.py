@@ -8,9 +8,10 @@ from schemas.ids import EngineName
 from services.fleet.catalog_engines import ENGINES
 from services.fleet.catalog_models import Engines, read_model
 from services.fleet.catalog_names import check_names
-from services.fleet.catalog_section import Section, as_scalar, nearest
+from services.fleet.catalog_section import Section, as_scalar
 from services.fleet.catalog_tree import Entries, Faults, Items, Node, Scalar
 from services.fleet.engine_metrics import FIGURES
+from services.fleet.nearest import nearest
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _METRIC_NAME = re.compile(r"[A-Za-z_:][A-Za-z0-9_:]*")

@@ -8,9 +8,10 @@ from schemas.documents import Task
 from schemas.ids import EngineName, ModelName
 from services.fleet.catalog_args import read_args, read_env
 from services.fleet.catalog_engines import ENGINES
-from services.fleet.catalog_section import Section, as_scalar, nearest
+from services.fleet.catalog_section import Section, as_scalar
 from services.fleet.catalog_source import profile_hash
 from services.fleet.catalog_tree import Entries, Faults, Scalar
+from services.fleet.nearest import nearest
 
 MOST_NODES = 400
 """A gang is placed in one batch of at most 500 events: replica, assignments, endpoints."""

@@ -4,11 +4,10 @@ A reader that meets a fault gives back a value that stands in, since the catalog
 """
 
 import re
-from collections.abc import Mapping
-from difflib import get_close_matches
 
 from services.fleet import units
 from services.fleet.catalog_tree import Entries, Faults, Items, Node, Scalar
+from services.fleet.nearest import nearest
 
 KEYS: dict[str, tuple[str, ...]] = {
     "a catalog": ("models", "engines"),
@@ -53,13 +52,6 @@ _WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "o
 _WHOLE = re.compile(r"[0-9]{1,9}")
 _DECIMAL = re.compile(r"[0-9]{1,6}(\.[0-9]{1,3})?")
 _KIND_NAMES = {Items: "a list", Entries: "a mapping", Scalar: "a single value"}
-
-
-def nearest(word: str, known: Mapping[str, object] | tuple[str, ...]) -> str | None:
-    """The known word that was probably meant."""
-    plain = {re.sub(r"[-_. ]", "", name).lower(): name for name in known}
-    found = get_close_matches(re.sub(r"[-_. ]", "", word).lower(), plain, n=1, cutoff=0.7)
-    return plain[found[0]] if found else None
 
 
 class Section:

@@ -2,11 +2,11 @@
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, cast
 
 from schemas.api import Fault
+from services.fleet.nearest import meant
 from services.fleet.settings_table import (
     BY_NAME,
     OTHER_PREFIXES,
@@ -46,7 +46,7 @@ def from_flags(program: Program, flags: Mapping[str, str]) -> Iterator[Given | F
             row = known[flag]
             yield Given(row.name, read(row, text), f"--{flag}", f"--{flag}")
         else:
-            hint = _nearest(flag, [f"--{name}" for name in known]) or _of_others(flag, program)
+            hint = meant(flag, [f"--{name}" for name in known]) or _of_others(flag, program)
             yield Fault(file=f"--{flag}", message=f"unknown flag of {program}", hint=hint)
 
 
@@ -66,7 +66,7 @@ def from_environment(program: Program, environ: Mapping[str, str]) -> Iterator[G
             continue
         row = known.get(variable)
         if row is None:
-            hint = _nearest(variable, [*known, *OTHER_VARIABLES])
+            hint = meant(variable, [*known, *OTHER_VARIABLES])
             yield Fault(file=variable, message="this variable is no setting", hint=hint)
         elif row in mine:
             yield Given(row.name, read(row, text), variable, variable)
@@ -108,7 +108,7 @@ def _bad_section(section: str, value: object, file: str, line: int) -> Fault:
     elif homes and not isinstance(value, dict):
         hint = f"it belongs under {' or '.join(homes)}"
     else:
-        hint = _nearest(section, _SECTIONS) or f"there are {', '.join(_SECTIONS)}"
+        hint = meant(section, _SECTIONS) or f"there are {', '.join(_SECTIONS)}"
     return Fault(file=file, line=line, path=section, message=message, hint=hint)
 
 
@@ -118,7 +118,7 @@ def _bad_key(section: str, key: str, file: str, line: int) -> Fault:
     if homes:
         hint = f"it belongs under {' or '.join(homes)}"
     else:
-        hint = _nearest(key, siblings) or f"[{section}] knows {', '.join(siblings)}"
+        hint = meant(key, siblings) or f"[{section}] knows {', '.join(siblings)}"
     message = f"unknown setting `{key}` under [{section}]"
     return Fault(file=file, line=line, path=f"{section}.{key}", message=message, hint=hint)
 
@@ -175,9 +175,3 @@ def _commands(table: dict[str, object]) -> Value | Wrong:
             )
         tables[name] = {key: str(value) for key, value in cast("dict[str, object]", keys).items()}
     return read_commands(tables)
-
-
-def _nearest(word: str, known: Sequence[str]) -> str:
-    plain = {re.sub("[-_.]", "", name).lower(): name for name in known}
-    found = get_close_matches(re.sub("[-_.]", "", word).lower(), plain, n=1, cutoff=0.7)
-    return f"did you mean `{plain[found[0]]}`?" if found else ""

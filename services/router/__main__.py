@@ -9,10 +9,11 @@ from random import Random  # noqa: TID251 - the process's one source of chance.
 import structlog
 import uvloop
 
-from services.router import disk
+from schemas.ids import RouterId
 from services.router.config import Config, from_settings
 from services.router.program import Router
 from services.router.static import StaticFiles, shown
+from services.runtime.names import own_name
 from services.runtime.process import configure_logging, until_signalled
 from services.settings_io import EXIT_USAGE, or_exit
 
@@ -36,7 +37,7 @@ def main() -> int:
 async def serve(config: Config) -> int:
     """Until cancelled."""
     chance = Random(secrets.randbits(64))  # noqa: S311 - draws among equals, guards nothing.
-    router = Router(config, config.name or disk.own_name(config.data), chance)
+    router = Router(config, config.name or RouterId(own_name(config.data, "router")), chance)
     try:
         if config.control_plane:
             from services.router.logged import run_with_log  # Static mode needs no NATS.

@@ -4,19 +4,16 @@ A copy that is missing, torn or of another form counts as none; a disk that is f
 a warning and nothing else.
 """
 
-import secrets
 from pathlib import Path
 
 import msgspec
 import structlog
 
 from schemas import codec
-from schemas.ids import RouterId
 from services.router.routing import Copy
 from services.runtime.files import read_if_there, write_atomically
 
 COPY = "table.json"
-NAME = "name"
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
@@ -41,13 +38,3 @@ def save(folder: Path, copy: Copy) -> bool:
         log.warning("router.copy_not_written", reason=error.strerror)
         return False
     return True
-
-
-def own_name(folder: Path) -> RouterId:
-    """The name made on first start."""
-    content = read_if_there(folder / NAME)
-    if content:
-        return RouterId(content.decode().strip())
-    name = f"router-{secrets.token_hex(3)}"
-    write_atomically(folder / NAME, name.encode())
-    return RouterId(name)

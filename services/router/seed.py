@@ -14,10 +14,10 @@ from schemas.catalog import EngineEnvironment
 from schemas.documents import Endpoint, EndpointShard
 from schemas.ids import EngineName, ModelName, NodeId, ReplicaId, token
 from services.fleet.catalog import Catalog, CatalogFaults, from_yaml
-from services.fleet.catalog_section import nearest
 from services.fleet.catalog_tree import Entries, Faults, Items, Node, Scalar, place
 from services.fleet.catalog_yaml import read_yaml
 from services.fleet.engine_metrics import FIGURES
+from services.fleet.nearest import meant
 from services.router.endpoints import ShardKey
 
 _KEYS = ("model", "address", "engine", "metrics")
@@ -83,7 +83,7 @@ class _List:
             return None
         for name, entry in node.entries.items():
             if name not in _KEYS:
-                self._faults.add(entry.key, f"unknown key `{name}`", _meant(name, _KEYS))
+                self._faults.add(entry.key, f"unknown key `{name}`", meant(name, _KEYS))
         model, address = self._model(node), self._address(node)
         engine, metrics = self._engine(node), self._metrics(node)
         if model is None or address is None or engine is None:
@@ -117,7 +117,7 @@ class _List:
         models = self._catalog.models
         if ModelName(word.text) not in models:
             message = f"the catalog has no model `{word.text}`"
-            self._faults.add(word, message, _meant(word.text, tuple(models)))
+            self._faults.add(word, message, meant(word.text, tuple(models)))
             return None
         return ModelName(word.text)
 
@@ -138,7 +138,7 @@ class _List:
         found = self._catalog.engines.get(EngineName(word.text))
         if found is None:
             known = tuple(self._catalog.engines)
-            self._faults.add(word, f"unknown engine `{word.text}`", _meant(word.text, known))
+            self._faults.add(word, f"unknown engine `{word.text}`", meant(word.text, known))
         return found
 
     def _metrics(self, node: Entries) -> dict[str, str] | None:
@@ -151,7 +151,7 @@ class _List:
         mapping: dict[str, str] = {}
         for name, figure in entry.value.entries.items():
             if name not in FIGURES:
-                self._faults.add(figure.key, f"unknown figure `{name}`", _meant(name, FIGURES))
+                self._faults.add(figure.key, f"unknown figure `{name}`", meant(name, FIGURES))
             elif isinstance(figure.value, Scalar):
                 mapping[name] = figure.value.text
             else:
@@ -160,11 +160,6 @@ class _List:
             hint = "a mapping is a complete statement; name at least `running`"
             self._faults.add(entry.value, "`metrics` does not name `running`", hint)
         return mapping
-
-
-def _meant(word: str, known: tuple[str, ...]) -> str:
-    found = nearest(word, known)
-    return f"did you mean `{found}`?" if found else ""
 
 
 def changed(

@@ -17,6 +17,7 @@ import structlog
 from schemas.api import Fault
 from schemas.documents import Endpoint, EndpointShard
 from services.fleet.engine_metrics import parse
+from services.fleet.faults import place
 from services.router.endpoints import ShardKey, Table
 from services.router.seed import Seed, changed, read_seed
 from services.router.source import Standing
@@ -137,8 +138,8 @@ class StaticFiles:
 
 def shown(fault: Fault) -> str:
     """A fault on one line."""
-    place = ":".join(str(part) for part in (fault.file, fault.line, fault.column) if part)
-    return f"{place}: {fault.message}" if place else fault.message
+    where = place(fault)
+    return f"{where}: {fault.message}" if where else fault.message
 
 
 async def _get(session: aiohttp.ClientSession, url: str) -> str | None:

@@ -7,6 +7,7 @@ from services.fleet.damage import Seen
 from services.router import disk
 from services.router.endpoints import Table
 from services.router.routing import Routing
+from services.runtime.names import own_name
 
 
 def test_what_was_saved_is_loaded(tmp_path: Path) -> None:
@@ -31,6 +32,7 @@ def test_a_disk_that_refuses_costs_nothing_else(tmp_path: Path) -> None:
 
 
 def test_the_name_made_on_the_first_start_stays(tmp_path: Path) -> None:
-    first = disk.own_name(tmp_path)
-    assert disk.own_name(tmp_path) == first
-    assert disk.own_name(tmp_path / "other") != first
+    first = own_name(tmp_path, "router")
+    assert first.startswith("router-")
+    assert own_name(tmp_path, "router") == first
+    assert own_name(tmp_path / "other", "router") != first
