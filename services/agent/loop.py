@@ -240,7 +240,9 @@ class Agent:
             return False, f"the disk refuses: {self._disk.fault}"
         if not self.connection.connected:
             return False, "no connection to NATS; engines are kept as they are"
-        return self._speaks_for_node, "the node is not registered yet"
+        if not self._speaks_for_node:
+            return False, "the node is not registered yet"
+        return True, ""
 
     async def _beat(self) -> None:
         while True:

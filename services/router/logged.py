@@ -1,4 +1,9 @@
-"""A router with a control plane: follows the log, reports to it, and serves meanwhile."""
+"""A router with a control plane: follows the log, reports to it, and serves meanwhile.
+
+A report of an earlier start of this router is written over. While another router of the same name
+lives, whoever's report stands goes on with it and the other waits until it is alone; both serve, and
+both say so.
+"""
 
 import asyncio
 import secrets
@@ -6,18 +11,27 @@ from collections.abc import Callable
 
 import msgspec
 import structlog
+from msgspec import structs
 
-from schemas import codec
+from schemas import codec, subjects
+from schemas.beats import RouterBeat
+from schemas.documents import RouterReport
+from schemas.events import Event
 from schemas.ids import LogId, RouterId
 from services.log.connect import Connection
+from services.log.message import Message
 from services.log.stored import Stored
 from services.log.write import Writer
 from services.router.config import Config
+from services.router.namesake import Namesakes
 from services.router.program import Router
 from services.router.report import Reporter
 from services.router.source import Standing
 from services.router.static import StaticFiles
 from services.router.watch import Watch
+
+NAME_SECONDS = 1.0
+"""Between two looks whether another router of this name lives."""
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
@@ -45,20 +59,26 @@ class Logged:
         self._config = config
         self._router = router
         self._connection = connection
-        self._incarnation = secrets.token_hex(4)
+        self.incarnation = secrets.token_hex(4)
         self._since = router.clock.wall()
         self._watch = Watch(
-            connection, router.table, config.data, router.name, self._incarnation, router.clock
+            connection, router.table, config.data, router.name, self.incarnation, router.clock
         )
         self._watch.restore()
+        self._namesakes = Namesakes(self.incarnation)
+        self._reporter: Reporter | None = None
 
     def standing(self) -> Standing:
-        return self._watch.standing()
+        living = self._namesakes.living(self._router.clock.monotonic())
+        return structs.replace(self._watch.standing(), namesakes=living)
 
     async def run(self) -> None:
+        beats = subjects.router_beat(self._router.name)
+        await self._connection.subscribe(beats, self._on_router_beat)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._watch.run())
             group.create_task(self._report())
+            group.create_task(self._watch_name())
 
     async def _report(self) -> None:
         """Only to the log that is followed."""
@@ -79,7 +99,8 @@ class Logged:
             now=router.clock.wall,
             may_replace=self._may_replace,
         )
-        reporter = Reporter(router.name, self._incarnation, self._since, router.table, router.used)
+        reporter = Reporter(router.name, self.incarnation, self._since, router.table, router.used)
+        self._reporter = reporter
         reporting = reporter.run(self._config.report_seconds, router.clock.wall, writer)
         return [group.create_task(writer.run()), group.create_task(reporting)]
 
@@ -87,12 +108,39 @@ class Logged:
         """An earlier start of this router, or the leader that took it for gone; nobody else."""
         try:
             event = codec.decode_event(standing.payload)
-            known = event.src == source_of(self._router.name) or event.src.startswith("control/")
         except msgspec.DecodeError:
-            known = True  # Nobody's.
-        if not known:
-            log.error("router.name_in_use", name=self._router.name)
-        return known
+            return True  # Nobody's.
+        if event.src == source_of(self._router.name):
+            return not self._is_namesakes(event)
+        return event.src.startswith("control/")
+
+    def _is_namesakes(self, event: Event) -> bool:
+        try:
+            report = codec.decode(event.data, RouterReport)
+        except msgspec.DecodeError:
+            return False
+        return self._namesakes.lives(report.incarnation, self._router.clock.monotonic())
+
+    def _on_router_beat(self, message: Message) -> None:
+        try:
+            beat = codec.decode(message.payload, RouterBeat)
+        except msgspec.DecodeError:
+            return
+        self._namesakes.heard(beat.incarnation, self._router.clock.monotonic())
+
+    async def _watch_name(self) -> None:
+        """Say when another comes, and report anew when it has gone."""
+        before: tuple[str, ...] = ()
+        while True:
+            await asyncio.sleep(NAME_SECONDS)
+            living = self._namesakes.living(self._router.clock.monotonic())
+            if living and living != before:
+                log.error("router.name_in_use", name=self._router.name, incarnations=living)
+            elif before and not living:
+                log.info("router.name_free", name=self._router.name)
+                if self._reporter is not None:
+                    self._reporter.again()
+            before = living
 
 
 def source_of(router: RouterId) -> str:

@@ -104,6 +104,10 @@ class _StandingCollector(Collector):
         figures = {
             "connected": ("1: a link to NATS stands", float(now.connected)),
             "log_damaged": ("1: the log is not the one followed before", float(bool(now.damage))),
+            "name_in_use": (
+                "1: another router runs under the same name",
+                float(bool(now.namesakes)),
+            ),
             "catalog_refused": ("1: a newer catalog is not in effect", float(bool(now.refused))),
             "catalog_revision": ("Of the catalog in effect; 0: not from the log", now.revision),
             "applied_sequence": ("LOG sequence applied", now.applied),

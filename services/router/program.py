@@ -93,9 +93,10 @@ class Router:
         self._upstreams.shut_down()
 
     def _ready(self, source: Source) -> tuple[bool, str]:
+        standing = source.standing()
         if self.table.known:
-            return True, ""
-        away = "" if source.standing().connected else "; NATS is away"
+            return True, f"another router runs as {self.name}" if standing.namesakes else ""
+        away = "" if standing.connected else "; NATS is away"
         return False, f"no catalog yet{away}"
 
     def _shown(self, source: Source) -> RouterTable:

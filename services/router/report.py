@@ -33,6 +33,11 @@ class Reporter:
         self._table = table
         self._used = used
         self._written: list[RouterReport] = []
+        self._all = False
+
+    def again(self) -> None:
+        """The next tick writes everything: somebody else may have written meanwhile."""
+        self._all = True
 
     def tick(self, now: float) -> list[tuple[str, str, Document]]:
         """Subject, type and document of what to write now. `now`: wall clock."""
@@ -43,8 +48,9 @@ class Reporter:
         written: list[tuple[str, str, Document]] = [
             (subjects.router_report(self._router, chunk.chunk), EVENT, chunk)
             for number, chunk in enumerate(chunks)
-            if number >= len(before) or before[number] != chunk
+            if self._all or number >= len(before) or before[number] != chunk
         ]
+        self._all = False
         for number in range(len(chunks), len(before)):
             gone = Gone(id=self._router)
             written.append((subjects.router_report(self._router, number), EVENT_GONE, gone))

@@ -20,6 +20,8 @@ class Standing(Struct, frozen=True, kw_only=True):
     damage: str = ""
     refused: tuple[str, ...] = ()
     unreadable: tuple[str, ...] = ()
+    namesakes: tuple[str, ...] = ()
+    """Incarnations of other routers that run under the same name."""
 
 
 class Source(Protocol):

@@ -1,7 +1,7 @@
 """The admin listener: health, metrics, and whatever a program adds. Never the client-facing port.
 
-`/livez`: the event loop turns and the program says it lives. `/readyz`: it can do its work, or why
-not. Both and `/metrics` need no token and hold no secret.
+`/livez`: the event loop turns and the program says it lives. `/readyz`: it can do its work, with what
+hampers it, or why not. Both and `/metrics` need no token and hold no secret.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,8 @@ def admin_app(
     """An application with the three pages; callers add their own routes before `listen`."""
 
     async def livez(_request: web.Request) -> web.Response:
-        return _verdict(live(), "the event loop is stuck")
+        good = live()
+        return _verdict(good, "" if good else "the event loop is stuck")
 
     async def readyz(_request: web.Request) -> web.Response:
         return _verdict(*ready())
@@ -36,7 +37,9 @@ def admin_app(
 
 
 def _verdict(good: bool, reason: str) -> web.Response:
-    return web.Response(text="ok\n") if good else web.Response(text=f"{reason}\n", status=503)
+    if good:
+        return web.Response(text=f"ok, but {reason}\n" if reason else "ok\n")
+    return web.Response(text=f"{reason}\n", status=503)
 
 
 async def listen(app: web.Application, address: str) -> web.AppRunner:

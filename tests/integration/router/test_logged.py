@@ -120,6 +120,10 @@ class Running:
         async with self.client.post("/v1/chat/completions", json=body) as response:
             return response.status, await response.read()
 
+    async def readiness(self) -> str:
+        async with self.admin.get("/readyz") as response:
+            return await response.text()
+
     async def ready(self) -> int:
         async with self.admin.get("/readyz") as response:
             return response.status
@@ -533,6 +537,45 @@ async def test_reports_its_uses_and_what_is_gone(
         await leader.swap(3, BIG)
         await leader.endpoints("127.0.0.1:1", model="big")
         await until_reported({"big": []})
+
+
+async def test_two_routers_of_one_name_say_so_and_only_one_writes(
+    nats: NatsServer, leader: Leader, connection: Connection, tmp_path: Path
+) -> None:
+    """# spec: T7"""
+    writers: list[str] = []
+
+    def note(message: Message) -> None:
+        event = codec.decode_event(message.payload)
+        writers.append(codec.decode(event.data, RouterReport).incarnation)
+
+    async def says(router: Running, word: str) -> None:
+        async with asyncio.timeout(30):
+            while word not in await router.readiness():  # noqa: ASYNC110 - it has no event.
+                await asyncio.sleep(0.05)
+        assert await router.ready() == 200
+
+    async with Upstream() as engine, a_router(nats.url, tmp_path / "a") as first:
+        await leader.swap(1, TINY)
+        await first.applied(await leader.endpoints(engine.address))
+        async with a_router(nats.url, tmp_path / "b") as second:
+            for router in (first, second):
+                await says(router, "another router runs as router-1")
+                assert router.router.registry.get_sample_value("flotilla_router_name_in_use") == 1
+            await connection.subscribe(subjects.live(subjects.router_report(ROUTER, 0)), note)
+            await connection.barrier()
+            for revision in range(2, 8):
+                text = TINY if revision % 2 else BOTH
+                sequence = await leader.swap(revision, text)
+                await leader.endpoints(engine.address, model="big")
+                for router in (first, second):
+                    await router.applied(sequence)
+                    await router.ask()
+                await asyncio.sleep(0.3)  # Ticks of both.
+            assert len(set(writers)) == 1
+            assert len(writers) >= 2
+        await says(first, "ok\n")
+        await eventually(lambda: writers[-1] == first.source.incarnation)
 
 
 def more_than(answers: list[bytes], count: int) -> bool:
