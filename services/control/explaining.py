@@ -5,7 +5,9 @@ from itertools import chain
 from schemas.api import Explanation
 from schemas.catalog import Model
 from schemas.documents import PlacementVerdict
-from services.control.placement import RULES, Fits, Placed, describe, explain, place
+from services.control.candidates import Fits, Placed
+from services.control.placement import RULES, explain, place
+from services.control.refusals import describe
 from services.control.rollout import counted, to_place
 from services.control.room import Room
 from services.fleet.standing import Standing, recorded_verdicts, stand_all

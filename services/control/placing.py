@@ -10,16 +10,11 @@ from schemas.catalog import Model
 from schemas.documents import Gone, PlacementVerdict, ReplicaDocument, ShardPlan
 from schemas.ids import EventId, ModelName, ReplicaId, replica_id
 from services.control import rollout
+from services.control.candidates import Placed
 from services.control.drafts import Order
 from services.control.ending import end
-from services.control.placement import (
-    RULES,
-    Placed,
-    Unplaceable,
-    free_ports,
-    place,
-    summarize,
-)
+from services.control.placement import RULES, free_ports, place
+from services.control.refusals import Unplaceable, summarize
 from services.control.room import Room
 from services.control.turn import Turn
 from services.fleet.standing import Standing, lost_by

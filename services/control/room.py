@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from schemas import subjects
 from schemas.documents import NodeInfo, ReplicaDocument, ShardPlan
 from schemas.ids import NodeId
-from services.control.placement import Candidate, millicores
+from services.control.candidates import Candidate, millicores
 from services.fleet.standing import Standing, Verdicts, holding
 from services.fleet.state import FleetState, Held
 from services.fleet.unread import is_unknown_node

@@ -7,27 +7,23 @@ from msgspec.structs import replace
 from schemas.catalog import CpuNeed, EngineEnvironment, GpuNeed, Model
 from schemas.documents import Card, CardHealth, EngineOnNode
 from schemas.ids import EngineName, GpuUuid, ModelName, NodeId
-from services.control.placement import (
-    Candidate,
+from services.control.candidates import Candidate, Fits, Placed
+from services.control.placement import explain, free_ports, place
+from services.control.refusals import (
     EngineMissing,
     EngineVersion,
     FabricTooSmall,
-    Fits,
     NoFabric,
     NoPort,
     NotAlive,
     NotReadable,
     NotWhole,
     OtherClass,
-    Placed,
     TooFewCards,
     TooFewCores,
     TooLittleMemory,
     Unplaceable,
     describe,
-    explain,
-    free_ports,
-    place,
     reason,
     summarize,
 )
