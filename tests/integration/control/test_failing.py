@@ -7,11 +7,13 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import pytest
 import pytest_asyncio
 
-from schemas import subjects
+from schemas import codec, subjects
 from schemas.api import ApplyCatalog, Frame
-from schemas.ids import ControlId, EventId, LogId
+from schemas.beats import AgentBeat, RouterBeat
+from schemas.ids import ControlId, EventId, LogId, NodeId, RouterId
 from services.control.commands import Actor, plan_apply
 from services.control.damage import SeenFile
 from services.control.leader import Leadership
@@ -181,3 +183,24 @@ async def test_commands_above_a_number_are_not_taken(
     answers = await asyncio.gather(*asked, return_exceptions=True)
     assert [type(answer) for answer in answers[-3:]] == [TooMany] * 3
     assert all(isinstance(answer, Frame) for answer in answers[:-3])
+
+
+async def test_whoever_beats_takes_no_more_than_bounded_room(
+    leading: tuple[Loop, asyncio.Task[None]],
+    connection: Connection,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ears = leading[0].ears
+    monkeypatch.setattr("services.control.ears.MOST_HEARD", 3)
+    for number in range(6):
+        router = RouterId(f"router-{number}")
+        beat = RouterBeat(router=router, incarnation="1", log=None, highest=0, applied=0)
+        await connection.publish(subjects.router_beat(router), codec.encode(beat))
+        agent = AgentBeat(
+            node=NodeId(f"n{number}"), incarnation="1", log=None, highest=0, assignment=0
+        )
+        await connection.publish(subjects.agent_beat(agent.node), codec.encode(agent))
+    await until(lambda: len(ears.reports()) == 6)
+    assert sorted(name for name, _ in ears.routers) == ["router-0", "router-1", "router-2"]
+    monkeypatch.setattr("services.control.ears.REPORT_SECONDS", 0.0)
+    await until(lambda: not ears.routers)

@@ -63,6 +63,7 @@ def test_a_name_in_a_path_cannot_leave_its_segment() -> None:
         (409, Exit.REFUSED),
         (422, Exit.USAGE),
         (503, Exit.UNREACHABLE),
+        (504, Exit.OUTCOME_UNKNOWN),
     ],
 )
 def test_a_refusal_keeps_its_words_and_gives_its_exit_code(status: int, exit_code: Exit) -> None:
