@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ctl.failure import Exit, Failure
+from ctl.log_files import hold
 from ctl.progress import Progress
 from ctl.supervise import Child, next_signal, tend
 
@@ -46,6 +47,8 @@ class FleetHere:
         if found is not None and found is not signal.SIGCHLD:
             raise Stopped
         tend(list(self.programs.values()), time.monotonic(), self._ended)
+        for child in self.programs.values():
+            hold(child.log)
 
     def _ended(self, child: Child, code: int) -> None:
         told = f"{child.name} ended with {code}"

@@ -17,6 +17,17 @@ async def until(condition: Callable[[], object], cap_seconds: float = CAP_SECOND
             await asyncio.sleep(0.005)
 
 
+def blocking_until(
+    ask: Callable[[], T | None], what: str = "a condition", cap_seconds: float = CAP_SECONDS
+) -> T:
+    """The first answer that is truthy, for tests without an event loop; fails naming `what`."""
+    ends = time.monotonic() + cap_seconds
+    while not (answer := ask()):
+        assert time.monotonic() < ends, f"not in {cap_seconds:.0f} s: {what}"
+        time.sleep(0.01)
+    return answer
+
+
 async def eventually(
     ask: Callable[[], Awaitable[T | None]],
     what: str,
