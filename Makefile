@@ -29,7 +29,9 @@ check: static ## static and the unit tests: seconds
 test: static ## All that CI runs: real processes, a real nats-server, a real engine
 	$(BIN)/pytest -q tests
 
-nightly: test ## The long ones; today the same as test
+nightly: static ## Properties over 30 times the examples, and a node killed ten times
+	EXAMPLES_TIMES=30 $(BIN)/pytest -q tests/unit
+	NODE_DEATHS=10 $(BIN)/pytest -q tests/e2e/test_node_death.py
 
 pins: ## Resolve anew and write every transitive pin into pyproject.toml
 	python3 .ci/pins.py

@@ -5,11 +5,16 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from hypothesis import settings
 
 from services.log import streams
 from services.log.connect import Connection
+from tests.support.examples import examples
 from tests.support.nats_server import NatsServer
 from tests.support.proxy import Proxy
+
+settings.register_profile("here", max_examples=examples(100))
+settings.load_profile("here")
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from services.control.reconcile import decide
 from services.fleet.state import FleetState
 from tests.builders import a_model, a_node
 from tests.support.deciding import Fleet
+from tests.support.examples import examples
 
 GIB = 1 << 30
 NODES = ("node-1", "node-2", "node-3")
@@ -157,7 +158,7 @@ def a_fleet() -> Fleet:
 
 
 # spec: P5 R1 L8
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(st.tuples(steps, st.floats(0, 1)), max_size=25))
 def test_every_pass_is_safe_and_leaves_nothing_to_decide(script: list[tuple[Step, float]]) -> None:
     fleet, seen = a_fleet(), dict[ReplicaId, str]()
@@ -176,7 +177,7 @@ def test_every_pass_is_safe_and_leaves_nothing_to_decide(script: list[tuple[Step
 
 
 # spec: L4
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(steps, max_size=15), st.randoms(use_true_random=False))
 def test_a_state_folded_in_another_order_decides_the_same(script: list[Step], rng: Random) -> None:
     fleet = a_fleet()
@@ -192,7 +193,7 @@ def test_a_state_folded_in_another_order_decides_the_same(script: list[Step], rn
 
 
 # spec: R1
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(steps, max_size=15), catalogs())
 def test_settles_once_nothing_happens_any_more(script: list[Step], last: tuple[Model, ...]) -> None:
     fleet = a_fleet()

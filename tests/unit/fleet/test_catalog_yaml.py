@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from schemas.api import Fault
 from services.fleet.catalog import Catalog, CatalogFaults, from_json, from_yaml, show
 from services.fleet.catalog_yaml import MOST_COPIED
+from tests.support.examples import examples
 
 BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
     f"{name}: &{name} [{','.join(['*' + before] * 9)}]\n"
@@ -93,7 +94,7 @@ PIECES = (
 YAMLISH = st.lists(st.sampled_from(PIECES), max_size=60).map("".join)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(YAMLISH)
 def test_no_near_yaml_makes_the_reader_fail(text: str) -> None:
     made = from_yaml(text)
@@ -169,7 +170,7 @@ def in_json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(a_catalog())
 def test_what_is_shown_makes_the_same_catalog_again(value: Keys) -> None:
     # spec: C9
