@@ -26,6 +26,7 @@ from msgspec import Struct
 from schemas import codec, subjects
 from schemas.api import Damage, Frame
 from schemas.beats import ControlBeat
+from services.control.beating import own_beat
 from services.control.clock import Clock
 from services.control.current import Current, CurrentCatalog
 from services.control.damage import SeenFile
@@ -389,29 +390,16 @@ class Loop:
             _fail(self._requests.popleft()[1], NotLeading())
 
     async def _beat(self) -> None:
-        """The leader's sign of life; a damaged control's too, which keeps nobody from leading."""
+        """The leader's sign of life; a damaged control's too."""
         while True:
             self.now()  # Read without a pause, so that only a real step is one.
-            beat = self._own_beat()
+            beat = own_beat(
+                self.leadership, self.state, self._seen.seen, self.damage, leading=self.leading
+            )
             if beat is not None:
                 subject = subjects.control_beat(self.leadership.control)
                 await self.connection.publish(subject, codec.encode(beat))
             await asyncio.sleep(BEAT_SECONDS)
-
-    def _own_beat(self) -> ControlBeat | None:
-        seen = self._seen.seen
-        log_id = self.state.log_id or (None if seen is None else seen.log)
-        if log_id is None or not (self.leading or self.damage):
-            return None
-        return ControlBeat(
-            control=self.leadership.control,
-            incarnation=self.leadership.incarnation,
-            epoch=self.leadership.fence,
-            log=log_id,
-            head=self.state.sequence,
-            routing=newest_routing(self.state),
-            damaged="" if self.damage is None else self.damage.reason,
-        )
 
     def _heard_control(self, beat: ControlBeat) -> None:
         self.leadership.heard(beat, monotonic())
@@ -420,12 +408,3 @@ class Loop:
 def _fail(answer: "asyncio.Future[Frame]", reason: Exception) -> None:
     if not answer.done():
         answer.set_exception(reason)
-
-
-def newest_routing(state: FleetState) -> int:
-    """Newest LOG sequence of any document that routers follow, retired ones included."""
-    tables = (state.catalog, state.revisions, state.endpoints)
-    held = [h.sequence for table in tables for h in table.values()]
-    prefix = subjects.ALL_ENDPOINTS.removesuffix(">")
-    gone = [h.sequence for subject, h in state.gone.items() if subject.startswith(prefix)]
-    return max(held + gone, default=0)
