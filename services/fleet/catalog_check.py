@@ -6,15 +6,14 @@ from schemas.catalog import EngineEnvironment, Model
 from schemas.documents import EngineKind
 from schemas.ids import EngineName
 from services.fleet.catalog_engines import ENGINES
+from services.fleet.catalog_metrics import read_metrics
 from services.fleet.catalog_models import Engines, read_model
 from services.fleet.catalog_names import check_names
-from services.fleet.catalog_section import Section, as_scalar
+from services.fleet.catalog_section import Section
 from services.fleet.catalog_tree import Entries, Faults, Items, Node, Scalar
-from services.fleet.engine_metrics import FIGURES
 from services.fleet.nearest import nearest
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
-_METRIC_NAME = re.compile(r"[A-Za-z_:][A-Za-z0-9_:]*")
 _KINDS: dict[str, EngineKind] = {kind: kind for kind in ENGINES}
 
 
@@ -73,34 +72,13 @@ def _engine(key: Scalar, section: Section) -> EngineEnvironment:
     version = section.scalar("version")
     if version and (not version.text or " " in version.text):
         section.faults.add(version, "a version is one word", 'write for example `version: "0.32"`')
+    metrics = section.entries("metrics")
     return EngineEnvironment(
         name=EngineName(key.text),
         kind=kind or "llamacpp",
         version=version.text if version else "",
-        metrics=_metrics(section),
+        metrics=None if metrics is None else read_metrics(metrics, section.faults),
     )
-
-
-def _metrics(section: Section) -> dict[str, str] | None:
-    node = section.entries("metrics")
-    if node is None:
-        return None
-    faults, names = section.faults, dict[str, str]()
-    for figure, (key, value) in node.entries.items():
-        name = as_scalar(value, f"`{figure}`", faults)
-        if figure not in FIGURES:
-            near = nearest(figure, FIGURES)
-            hint = f"did you mean `{near}`?" if near else f"there are {', '.join(FIGURES)}"
-            faults.add(key, f"`{figure}` is no figure that the router reads", hint)
-        elif name and name.text and not _METRIC_NAME.fullmatch(name.text):
-            hint = "write the name alone, without labels or braces"
-            faults.add(name, f"`{name.text}` is no metric name", hint)
-        elif name and name.text and not name.blank:
-            names[figure] = name.text
-    if node.entries and "running" not in names:
-        hint = "name it too, or write `{}` for vLLM's names, or leave `metrics` out for the engine's own"
-        faults.add(node, "`metrics` names figures but not `running`", hint)
-    return names
 
 
 def _model_entries(top: Section) -> list[tuple[Scalar, Entries]]:

@@ -14,9 +14,9 @@ from schemas.catalog import EngineEnvironment
 from schemas.documents import Endpoint, EndpointShard
 from schemas.ids import EngineName, ModelName, NodeId, ReplicaId, token
 from services.fleet.catalog import Catalog, CatalogFaults, from_yaml
+from services.fleet.catalog_metrics import read_metrics
 from services.fleet.catalog_tree import Entries, Faults, Items, Node, Scalar, place
 from services.fleet.catalog_yaml import read_yaml
-from services.fleet.engine_metrics import FIGURES
 from services.fleet.nearest import meant
 from services.router.endpoints import ShardKey
 
@@ -148,18 +148,7 @@ class _List:
         if not isinstance(entry.value, Entries):
             self._faults.add(entry.value, "`metrics` maps figures to the engine's names for them")
             return None
-        mapping: dict[str, str] = {}
-        for name, figure in entry.value.entries.items():
-            if name not in FIGURES:
-                self._faults.add(figure.key, f"unknown figure `{name}`", meant(name, FIGURES))
-            elif isinstance(figure.value, Scalar):
-                mapping[name] = figure.value.text
-            else:
-                self._faults.add(figure.value, f"`{name}` is the name of a metric")
-        if mapping and "running" not in mapping:
-            hint = "a mapping is a complete statement; name at least `running`"
-            self._faults.add(entry.value, "`metrics` does not name `running`", hint)
-        return mapping
+        return read_metrics(entry.value, self._faults)
 
 
 def changed(

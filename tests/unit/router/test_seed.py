@@ -1,6 +1,9 @@
 from pathlib import Path
 
+import pytest
+
 from schemas.ids import EngineName
+from services.fleet.catalog import CatalogFaults, from_yaml
 from services.router.seed import Seed, changed, read_seed
 
 CATALOG = b"""
@@ -19,6 +22,10 @@ ENDPOINTS = b"""
   engine: vllm
   metrics: {running: r, waiting: w}
 """
+NO_RUNNING = (
+    "`metrics` names figures but not `running`",
+    "name it too, or write `{}` for vLLM's names, or leave `metrics` out for the engine's own",
+)
 
 
 def test_both_files_make_one_seed() -> None:
@@ -60,18 +67,44 @@ def test_every_fault_of_both_files_is_told_with_its_place() -> None:
         ("e.yaml", 2, "`address` is missing", ""),
         ("e.yaml", 2, "unknown key `adress`", "did you mean `address`?"),
         ("e.yaml", 3, "`8080` is no address", "write `host:port`"),
-        ("e.yaml", 4, "unknown figure `runing`", "did you mean `running`?"),
-        (
-            "e.yaml",
-            5,
-            "`metrics` does not name `running`",
-            "a mapping is a complete statement; name at least `running`",
-        ),
+        ("e.yaml", 4, *NO_RUNNING),
+        ("e.yaml", 4, "`runing` is no figure that the router reads", "did you mean `running`?"),
+        ("e.yaml", 5, *NO_RUNNING),
         ("e.yaml", 6, "an endpoint is a mapping", "its keys: model, address, engine, metrics"),
     ]
     both = read_seed(b"models: {a: {}}", b"endpoints: []", "c.yaml", "e.yaml")
     assert not isinstance(both, Seed)
     assert {fault.file for fault in both} == {"c.yaml"}
+
+
+@pytest.mark.parametrize(
+    ("metrics", "fault"),
+    [
+        ("{running: }", "`metrics` names figures but not `running`"),
+        ("{running: '', waiting: w}", "`metrics` names figures but not `running`"),
+        ("{running: 'r{a=1}'}", "`r{a=1}` is no metric name"),
+        ("{running: 2}", "`2` is no metric name"),
+        ("{running: [r]}", "`running` is a list where a single value belongs"),
+    ],
+)
+def test_a_mapping_is_read_by_the_catalogs_rule(metrics: str, fault: str) -> None:
+    """# spec: T3"""
+    listed = f"- {{model: tiny, address: 'h:1', engine: llamacpp, metrics: {metrics}}}"
+    faults = read_seed(CATALOG, listed.encode())
+    assert not isinstance(faults, Seed)
+    assert fault in [f.message for f in faults]
+    catalog = f"models: {{}}\nengines: {{mine: {{kind: vllm, metrics: {metrics}}}}}"
+    same = from_yaml(catalog)
+    assert isinstance(same, CatalogFaults)
+    assert [f.message for f in same.faults] == [f.message for f in faults]
+
+
+def test_what_a_mapping_leaves_blank_is_left_out() -> None:
+    """# spec: T3"""
+    listed = b"- {model: tiny, address: 'h:1', engine: llamacpp, metrics: {running: r, waiting: }}"
+    seed = read_seed(CATALOG, listed)
+    assert isinstance(seed, Seed)
+    assert [endpoint.metrics for _, endpoint in seed.endpoints] == [{"running": "r"}]
 
 
 def test_the_same_endpoint_twice_is_refused() -> None:
