@@ -120,7 +120,7 @@ def _serve(asked: argparse.Namespace) -> NoReturn:
         server = xllamacpp.Server(_params(asked))
     except RuntimeError as error:
         _say(f"fatal: {error}")
-        os._exit(1)
+        sys.exit(1)  # Not at once: the engine's own thread may still be writing why.
     stop = threading.Event()
 
     def on_signal(_number: int, _frame: FrameType | None) -> None:
