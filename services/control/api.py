@@ -134,7 +134,9 @@ class Api:
         loop = self._loop
         held = loop.state.epoch.get(())
         away = () if loop.connection.connected else ("NATS is away: this is the last known state",)
-        refused = (f"the log refused a write: {loop.refused}",) if loop.refused else ()
+        refused = (
+            (f"the log refused a write: {loop.writing.refused}",) if loop.writing.refused else ()
+        )
         forgetful = (
             (f"the disk does not hold how far the log was followed: {loop.not_remembered}",)
             if loop.not_remembered

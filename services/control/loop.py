@@ -1,7 +1,7 @@
 """Receive, fold, decide, append: the one place where control acts. Shell.
 
 A turn: claim if it is time; carry out one command after the other; decide over the whole fleet; append
-what was decided as atomic batches guarded by our epoch. Nobody acts before that, and our own events
+what was decided as atomic batches guarded by our epoch (`writing.py`). Nobody acts before that, and our own events
 come back through the log like everybody else's, before the next turn decides.
 
 The log is opened first (`opening.py`), then its tail is followed. Is it not the log that was here
@@ -17,11 +17,9 @@ How it fails:
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
 from time import monotonic, time  # noqa: TID251 - `time` for display before there is a log.
 
 import structlog
-from msgspec import Struct
 
 from schemas import codec, subjects
 from schemas.api import Damage, Frame
@@ -30,21 +28,18 @@ from services.control.beating import own_beat
 from services.control.clock import Clock
 from services.control.current import Current, CurrentCatalog
 from services.control.damage import SeenFile
-from services.control.drafts import Draft, batches
+from services.control.drafts import batches
 from services.control.ears import Ears
 from services.control.leader import Leadership
 from services.control.moment import Moment, Plan
 from services.control.opening import Damaged, Opened, Opener
-from services.control.reconcile import Counts, decide
-from services.control.seal import Envelope
+from services.control.reconcile import decide
+from services.control.writing import Writing
 from services.fleet.damage import Seen
 from services.fleet.state import FleetState
 from services.log.api import ApiError
-from services.log.append import Fenced, Sealed, append, claim
 from services.log.connect import Connection
-from services.log.event_ids import new_event_id
 from services.log.message import Unavailable
-from services.log.snapshot import get_from_log
 from services.log.streams import LogDamaged
 from services.log.tail import Tail
 
@@ -73,18 +68,6 @@ class TooMany(Exception):
     """More commands wait than are carried out in a turn. This one was not taken."""
 
 
-class Tally(Struct):
-    """What happened, for metrics."""
-
-    turns: int = 0
-    batches: int = 0
-    events: int = 0
-    fenced: int = 0
-    turn_seconds: float = 0.0
-    append_seconds: float = 0.0
-    counts: Counts | None = None
-
-
 class Loop:
     """`run` until cancelled. Everything else reads, or asks by `perform`."""
 
@@ -108,11 +91,11 @@ class Loop:
             lambda: self.now(),
             nats_monitor,
         )
-        self.refused = ""
-        """Why the server refused our last write; empty: it did not."""
+        self.writing = Writing(
+            connection, leadership, lambda: self.state, lambda: self.now(), self.folded
+        )
         self.settled = asyncio.Event()
         """The first turn is over, or there is a reason why there is none."""
-        self.tally = Tally()
         self._seen = seen
         self._tick_seconds = tick_seconds
         self._clock = Clock()
@@ -260,10 +243,10 @@ class Loop:
 
     async def _turn(self) -> None:
         if self.leadership.should_claim(self.state, self.ears.hearing.since, monotonic()):
-            await self._claim()
+            await self.writing.claim(self.opener.inspect)
         if not self.leading:
             if self.leadership.fence and self.state.fence > self.leadership.fence:
-                self._fell("another claim stands in the log")
+                self.writing.fell("another claim stands in the log")
             self._refuse_requests()
             return
         while self._requests and self.leading:
@@ -271,117 +254,36 @@ class Loop:
         if self.leading and self.connection.connected and not self.state.halted():
             await self._decide()
 
-    async def _claim(self) -> None:
-        """By CAS on the epoch document as LOG holds it: what its age removed counts as none."""
-        try:
-            await self.opener.inspect(self.state)  # Never into a log that is not ours.
-            standing = await get_from_log(self.connection, subjects.CONTROL_EPOCH)
-        except Unavailable:
-            return
-        if standing is not None and standing.sequence > self.state.sequence:
-            return  # Not folded yet.
-        envelope = self._envelope()
-        sealed = envelope.seal(
-            subjects.CONTROL_EPOCH,
-            "control.claimed",
-            self.leadership.document,
-            new_event_id(envelope.now),
-        )
-        try:
-            fence = await claim(
-                self.connection, sealed, 0 if standing is None else standing.sequence
-            )
-        except Unavailable as error:
-            log.warning("claim.unknown", reason=str(error))
-            return
-        except ApiError as error:
-            self._refuse("claim.refused", error)
-            return
-        self.refused = ""
-        if fence is None:
-            self._fell("another was first")
-            return
-        self.leadership.claimed(fence, monotonic())
-        await self.folded(fence)
-        log.info("control.leads", fence=fence)
-
-    def _refuse(self, event: str, error: ApiError) -> None:
-        """Tried anew at the next tick; told once a reason."""
-        if self.refused != str(error):
-            log.error(event, reason=str(error))
-            self.refused = str(error)
-
-    def _fell(self, reason: str) -> None:
-        if self.leadership.fence:
-            log.warning("control.fenced", fence=self.leadership.fence, reason=reason)
-            self.tally.fenced += 1
-        self.leadership.fell()
-
-    def _envelope(self) -> Envelope:
-        log_id = self.state.log_id
-        if log_id is None:
-            raise AssertionError("a log without a genesis is not followed")
-        return Envelope(
-            log=log_id,
-            control=self.leadership.control,
-            now=self.now(),
-            seen=self.state.sequence,
-            epoch=self.leadership.fence,
-        )
-
     async def _decide(self) -> None:
         began = monotonic()
-        envelope, current = self._envelope(), self.current()
+        envelope, current = self.writing.envelope(), self.current()
         models = None if current.refused else current.catalog.models
         silence = self.ears.hearing.measure(began)
         decision = decide(self.state, models, silence, envelope.now)
         self._wake_at = decision.wake_at
-        self.tally.turns += 1
-        self.tally.turn_seconds += monotonic() - began
-        self.tally.counts = decision.counts
+        tally = self.writing.tally
+        tally.turns += 1
+        tally.turn_seconds += monotonic() - began
+        tally.counts = decision.counts
         for batch in batches(decision.drafts):
-            if not await self._write(envelope, batch):
+            if not await self.writing.write(envelope, batch):
                 return
-
-    async def _write(self, envelope: Envelope, batch: Sequence[Draft]) -> bool:
-        written = await self._append([envelope.draft(draft) for draft in batch])
-        for draft in batch if written else ():
-            log.info(draft.type, subject=draft.subject, event_id=draft.id)
-        return written
-
-    async def _append(self, events: Sequence[Sealed]) -> bool:
-        """Whether all of it stands in the log and in the state. The outcome is always known."""
-        began = monotonic()
-        while True:
-            try:
-                outcome = await append(self.connection, events, self.leadership.fence)
-                break
-            except Unavailable as error:
-                log.warning("append.unknown", reason=str(error))
-            except ApiError as error:
-                self._refuse("append.refused", error)
-                return False
-        self.refused = ""
-        if isinstance(outcome, Fenced):
-            self._fell(outcome.reason)
-            return False
-        await self.folded(outcome.sequence)
-        self.tally.batches += 1
-        self.tally.events += len(events)
-        self.tally.append_seconds += monotonic() - began
-        return True
 
     async def _carry_out(self, plan: Plan, answer: "asyncio.Future[Frame]") -> None:
         if answer.cancelled():
             return
         try:
             planned = plan(Moment(self.state, self.current()))
-            taken = not planned.drafts or await self._write(self._envelope(), planned.drafts)
+            taken = not planned.drafts or await self.writing.write(
+                self.writing.envelope(), planned.drafts
+            )
         except BaseException:
             _fail(answer, OutcomeUnknown())
             raise
         if not taken:
-            _fail(answer, LogRefuses(self.refused) if self.refused else NotLeading())
+            _fail(
+                answer, LogRefuses(self.writing.refused) if self.writing.refused else NotLeading()
+            )
         elif not answer.cancelled():
             answer.set_result(planned.answer(self.state.sequence))
 

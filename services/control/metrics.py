@@ -16,7 +16,7 @@ class ControlMetrics(Collector):
         self._loop = loop
 
     def collect(self) -> Iterable[Metric]:
-        loop, tally = self._loop, self._loop.tally
+        loop, tally = self._loop, self._loop.writing.tally
         yield _gauge("leading", "1: this control decides.", loop.leading)
         yield _gauge("log_damaged", "1: the log is not the one known.", loop.damage is not None)
         yield _gauge("log_sequence", "LOG sequence applied.", loop.state.sequence)
