@@ -59,7 +59,7 @@ def test_one_that_is_no_text_is_refused(tmp_path: Path) -> None:
     assert failure(resolve({"T": REF}, tmp_path, {})).failure == "secret_missing"
 
 
-WANTED = {"T": REF, "A": "plain"}
+WANTED: dict[str, str | SecretRef] = {"T": REF, "A": "plain"}
 
 
 def test_a_running_engines_secrets_are_those_it_was_started_with(tmp_path: Path) -> None:
