@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.fleet import Fleet, catalog_of, tiny_entry
+from tests.support.fleet import LiveFleet, catalog_of, tiny_entry
 from tests.support.tiny_gguf import tiny_gguf as tiny_gguf
 
 
 @pytest.fixture
-async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
+async def fleet(tmp_path: Path) -> AsyncIterator[LiveFleet]:
     """Control, router and two agents, running; no catalog yet."""
-    async with Fleet(tmp_path) as made:
+    async with LiveFleet(tmp_path) as made:
         made.add_control()
         made.add_router()
         made.add_node("node-1")
@@ -23,7 +23,7 @@ async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
 
 
 @pytest.fixture
-async def serving(fleet: Fleet, tiny_gguf: Path) -> Fleet:
+async def serving(fleet: LiveFleet, tiny_gguf: Path) -> LiveFleet:
     """The fleet with `tiny` ready twice, one replica on each node, answering through the router."""
     await fleet.apply(catalog_of(tiny_entry("tiny", tiny_gguf)))
     rows = await fleet.until_ready("tiny", 2)

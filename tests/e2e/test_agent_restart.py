@@ -1,12 +1,12 @@
 from typing import Any
 
-from tests.support.fleet import Fleet
+from tests.support.fleet import LiveFleet
 from tests.support.load import streaming
 from tests.support.waiting import eventually
 
 
 async def test_kill_nine_of_an_agent_leaves_its_engines_serving_and_the_next_one_adopts_them(
-    serving: Fleet,
+    serving: LiveFleet,
 ) -> None:  # spec: A4, A5
     fleet = serving
     pids = await fleet.engine_pids()

@@ -3,17 +3,17 @@ from pathlib import Path
 
 import aiohttp
 
-from tests.support.fleet import Fleet, catalog_of, tiny_entry
+from tests.support.fleet import LiveFleet, catalog_of, tiny_entry
 from tests.support.load import Load, streaming
 from tests.support.waiting import eventually
 
 
-async def listed(fleet: Fleet) -> list[str]:
+async def listed(fleet: LiveFleet) -> list[str]:
     async with fleet.http.get(f"{fleet.base_url()}/models") as response:
         return sorted(entry["id"] for entry in (await response.json())["data"])
 
 
-async def test_twenty_swaps_under_load_fail_nothing(serving: Fleet, tiny_gguf: Path) -> None:
+async def test_twenty_swaps_under_load_fail_nothing(serving: LiveFleet, tiny_gguf: Path) -> None:
     # spec: C2, C3, T2
     fleet = serving
     pids = await fleet.engine_pids()
@@ -29,7 +29,7 @@ async def test_twenty_swaps_under_load_fail_nothing(serving: Fleet, tiny_gguf: P
 
 
 async def test_a_model_is_added_and_removed_while_others_stream(
-    serving: Fleet, tiny_gguf: Path
+    serving: LiveFleet, tiny_gguf: Path
 ) -> None:  # spec: C2, C5, C9
     fleet = serving
     both = catalog_of(tiny_entry("tiny", tiny_gguf), tiny_entry("second", tiny_gguf, replicas=1))
@@ -58,7 +58,7 @@ async def test_a_model_is_added_and_removed_while_others_stream(
 
 
 async def test_a_request_in_flight_ends_under_the_catalog_it_began_with(
-    serving: Fleet, tiny_gguf: Path
+    serving: LiveFleet, tiny_gguf: Path
 ) -> None:  # spec: C5, C8
     fleet = serving
     both = catalog_of(tiny_entry("tiny", tiny_gguf), tiny_entry("going", tiny_gguf, replicas=1))
@@ -79,7 +79,7 @@ async def test_a_request_in_flight_ends_under_the_catalog_it_began_with(
 
 
 async def test_replicas_zero_keeps_the_entry_and_answers_stopped(
-    serving: Fleet, tiny_gguf: Path
+    serving: LiveFleet, tiny_gguf: Path
 ) -> None:  # spec: C9
     fleet = serving
     await fleet.apply(catalog_of(tiny_entry("tiny", tiny_gguf, replicas=0)))
@@ -99,5 +99,5 @@ async def has_bytes(load: Load) -> bool:
     return load.streaming > 0
 
 
-async def no_engines(fleet: Fleet) -> bool:
+async def no_engines(fleet: LiveFleet) -> bool:
     return await fleet.engine_pids() == {}

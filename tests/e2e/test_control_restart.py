@@ -7,13 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.support.fleet import Fleet, catalog_of, tiny_entry
+from tests.support.fleet import LiveFleet, catalog_of, tiny_entry
 from tests.support.load import streaming
 from tests.support.refold import fold_log
 from tests.support.waiting import eventually
 
 
-async def served_state(fleet: Fleet) -> tuple[int, bytes]:
+async def served_state(fleet: LiveFleet) -> tuple[int, bytes]:
     """What control serves, with its sequence, byte for byte."""
     headers = {"Authorization": f"Bearer {fleet.token()}"}
     url = f"http://{fleet.address('control-1')}/api/v1/state"
@@ -23,7 +23,7 @@ async def served_state(fleet: Fleet) -> tuple[int, bytes]:
 
 
 async def test_kill_nine_of_control_under_load_fails_nothing_and_restarts_nothing(
-    serving: Fleet,
+    serving: LiveFleet,
 ) -> None:  # spec: L2, L4, R1, T9
     fleet = serving
     control = fleet.programs["control-1"]
@@ -72,13 +72,13 @@ def gate(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def loading(tmp_path: Path, tiny_gguf: Path, gate: Path) -> AsyncIterator[Fleet]:
+async def loading(tmp_path: Path, tiny_gguf: Path, gate: Path) -> AsyncIterator[LiveFleet]:
     """`tiny` serves; `slow` is placed and loads until the gate is there."""
     held, settings = tmp_path / "held", tmp_path / "flotilla.toml"
     held.write_text(HELD.format(gate=gate, server=SERVER))
     held.chmod(0o755)
     settings.write_text(ENGINES.format(server=SERVER, held=held))
-    async with Fleet(tmp_path) as fleet:
+    async with LiveFleet(tmp_path) as fleet:
         fleet.add_control()
         fleet.add_router()
         for node in ("node-1", "node-2"):
@@ -97,7 +97,7 @@ async def loading(tmp_path: Path, tiny_gguf: Path, gate: Path) -> AsyncIterator[
 
 
 async def test_twenty_restarts_with_a_loading_replica_move_nothing(
-    loading: Fleet, gate: Path
+    loading: LiveFleet, gate: Path
 ) -> None:  # spec: L2
     fleet = loading
     control = fleet.programs["control-1"]
@@ -119,13 +119,13 @@ async def test_twenty_restarts_with_a_loading_replica_move_nothing(
     assert (await standing(fleet))["replicas"] == before["replicas"]
 
 
-async def is_loading(fleet: Fleet, model: str) -> bool:
+async def is_loading(fleet: LiveFleet, model: str) -> bool:
     answer = await fleet.ask("replicas")
     rows = [row for row in (answer or {"items": []})["items"] if row["model"] == model]
     return [row["phase"] for row in rows] == ["loading"]
 
 
-async def standing(fleet: Fleet) -> dict[str, Any]:
+async def standing(fleet: LiveFleet) -> dict[str, Any]:
     """Every replica and assignment document, and every engine process, also a loading one's."""
     answer = await fleet.ask("state")
     assert answer is not None

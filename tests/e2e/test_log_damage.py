@@ -4,7 +4,7 @@ from typing import Any
 
 from schemas import subjects
 from services.log.connect import Connection
-from tests.support.fleet import Fleet
+from tests.support.fleet import LiveFleet
 from tests.support.load import streaming
 from tests.support.waiting import eventually
 
@@ -30,7 +30,7 @@ async def ask(connection: Connection, verb: str, body: object = None) -> dict[st
     return answer
 
 
-async def test_a_log_deleted_and_recreated_stops_nothing_and_is_said(serving: Fleet) -> None:
+async def test_a_log_deleted_and_recreated_stops_nothing_and_is_said(serving: LiveFleet) -> None:
     # spec: L1, T9, A5
     fleet = serving
     pids = await fleet.engine_pids()

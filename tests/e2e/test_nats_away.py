@@ -1,19 +1,19 @@
 import asyncio
 from typing import Any
 
-from tests.support.fleet import Fleet
+from tests.support.fleet import LiveFleet
 from tests.support.load import streaming
 from tests.support.waiting import eventually
 
 AWAY_SECONDS = 20
 
 
-async def conditions(fleet: Fleet) -> dict[str, str]:
+async def conditions(fleet: LiveFleet) -> dict[str, str]:
     answer = await fleet.ask("nodes")
     return {row["node"]: row["condition"] for row in (answer or {"items": []})["items"]}
 
 
-async def test_nats_away_under_load_loses_nothing(serving: Fleet) -> None:  # spec: T9, L3, A5
+async def test_nats_away_under_load_loses_nothing(serving: LiveFleet) -> None:  # spec: T9, L3, A5
     fleet = serving
     pids = await fleet.engine_pids()
     async with streaming(fleet.base_url(), "tiny") as load:
@@ -35,7 +35,7 @@ async def test_nats_away_under_load_loses_nothing(serving: Fleet) -> None:  # sp
 
 
 async def test_a_router_restarted_while_nats_is_away_serves_from_its_disk_copy(
-    serving: Fleet,
+    serving: LiveFleet,
 ) -> None:  # spec: T9
     fleet = serving
     router = fleet.programs["router-1"]
@@ -52,18 +52,18 @@ async def test_a_router_restarted_while_nats_is_away_serves_from_its_disk_copy(
     await eventually(lambda: all_routers_current(fleet), "the router beats again")
 
 
-async def all_routers_current(fleet: Fleet) -> bool:
+async def all_routers_current(fleet: LiveFleet) -> bool:
     answer = await fleet.ask("status")
     return bool(answer and answer.get("routers") and answer["leading"])
 
 
-async def copied(fleet: Fleet, replicas: set[str]) -> bool:
+async def copied(fleet: LiveFleet, replicas: set[str]) -> bool:
     copy = fleet.root / "router-1" / "router" / "table.json"
     text = await asyncio.to_thread(copy.read_text)
     return all(replica in text for replica in replicas)
 
 
-async def verdicts_written(fleet: Fleet) -> list[Any]:
+async def verdicts_written(fleet: LiveFleet) -> list[Any]:
     """Verdict documents of anything but alive."""
     answer = await fleet.ask("state")
     assert answer is not None

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.fleet import Fleet, catalog_of, engines_under, tiny_entry
+from tests.support.fleet import LiveFleet, catalog_of, engines_under, tiny_entry
 from tests.support.load import streaming
 from tests.support.waiting import eventually
 
@@ -15,7 +15,7 @@ ROUNDS = int(os.environ.get("NODE_DEATHS", "3"))
 
 @pytest.mark.parametrize("round_", range(ROUNDS))
 async def test_killing_the_node_under_a_live_replica_costs_only_its_begun_streams(
-    fleet: Fleet, tiny_gguf: Path, round_: int
+    fleet: LiveFleet, tiny_gguf: Path, round_: int
 ) -> None:  # spec: R2, R3, T5
     await fleet.apply(catalog_of(tiny_entry("tiny", tiny_gguf, patience="3s")))
     rows = await fleet.until_ready("tiny", 2)
@@ -37,7 +37,7 @@ async def test_killing_the_node_under_a_live_replica_costs_only_its_begun_stream
     assert {row["shards"][0]["node"] for row in rebuilt} == {survivor}
 
 
-async def nothing_left_on(fleet: Fleet, node: str) -> bool:
+async def nothing_left_on(fleet: LiveFleet, node: str) -> bool:
     """No replica, no endpoint, no assigned shard names the dead node."""
     answer = await fleet.ask("state")
     if answer is None:

@@ -3,11 +3,11 @@ from collections.abc import AsyncIterator
 import openai
 import pytest
 
-from tests.support.fleet import Fleet
+from tests.support.fleet import LiveFleet
 
 
 @pytest.fixture
-async def client(serving: Fleet) -> AsyncIterator[openai.AsyncOpenAI]:
+async def client(serving: LiveFleet) -> AsyncIterator[openai.AsyncOpenAI]:
     base = serving.base_url()
     async with openai.AsyncOpenAI(base_url=base, api_key="unused", max_retries=0) as made:
         yield made

@@ -16,12 +16,9 @@ from schemas.beats import AgentBeat
 from schemas.documents import Assignment, Document, ShardPhase, ShardStatus
 from schemas.events import Event, log_prefix
 from schemas.ids import EventId, LogId, NodeId
-from services.fleet.state import FleetState
 from services.log.connect import Connection
 from services.log.guarded import Sealed, write
 from services.log.snapshot import get, get_from_log
-from services.log.stored import Stored
-from services.log.tail import Tail
 from tests.builders import AT, a_node
 from tests.support.nats_server import NatsServer
 from tests.support.ports import free_port
@@ -210,35 +207,3 @@ async def a_live_node(name: str, connection: Connection, log: LogId) -> AsyncGen
             yield node
         finally:
             beats.cancel()
-
-
-async def read_log(url: str, to: int) -> list[tuple[int, str, Event]]:
-    """Every event of LOG up to a sequence, by a reader of its own."""
-    return [
-        (stored.sequence, stored.subject, codec.decode_event(stored.payload))
-        for stored in await raw_log(url, to)
-    ]
-
-
-async def raw_log(url: str, to: int) -> list[Stored]:
-    """Every message of LOG up to a sequence, readable or not."""
-    connection = Connection(url, "reader")
-    await connection.start()
-    await connection.wait_connected()
-    found: list[Stored] = []
-    try:
-        async for batch in Tail(connection, 0).batches():
-            found += [stored for stored in batch if stored.sequence <= to]
-            if batch[-1].sequence >= to:
-                break
-    finally:
-        await connection.close()
-    return found
-
-
-def dump_of(events: list[tuple[int, str, Event]]) -> bytes:
-    """The state that these events make."""
-    state = FleetState()
-    for sequence, subject, event in events:
-        state.apply(sequence, subject, codec.encode(event))
-    return state.dump()

@@ -34,7 +34,7 @@ def engines_under(folder: Path) -> list[int]:
     return found
 
 
-class Fleet:
+class LiveFleet:
     """Programs by name: `control-1`, `router-1`, `node-1`, … Started and ended one by one or all."""
 
     def __init__(self, root: Path) -> None:
@@ -46,7 +46,7 @@ class Fleet:
         self._addresses: dict[str, str] = {}
         self._session: aiohttp.ClientSession | None = None
 
-    async def __aenter__(self) -> "Fleet":
+    async def __aenter__(self) -> "LiveFleet":
         self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10))
         await asyncio.to_thread(self.nats.start)
         return self

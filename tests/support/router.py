@@ -20,6 +20,7 @@ from services.router.idle import LastUsed
 from services.router.metrics import Metrics
 from services.router.proxy import Clock, Proxy, Timing
 from services.router.upstream import Upstreams
+from tests.support.waiting import until
 
 TINY = "models: {tiny: {engine: llamacpp, source: /models/tiny.gguf, aliases: [small]}}"
 TIMING = Timing(connect=1.0, first_byte=10.0, whole_first_byte=10.0, idle=10.0)
@@ -136,8 +137,4 @@ async def a_door(
             await runner.cleanup()
 
 
-async def eventually(condition: Callable[[], object], cap_seconds: float = 60.0) -> None:
-    """Returns once it holds."""
-    async with asyncio.timeout(cap_seconds):
-        while not condition():  # noqa: ASYNC110 - conditions have no event.
-            await asyncio.sleep(0.01)
+eventually = until

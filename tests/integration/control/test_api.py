@@ -4,8 +4,9 @@ import hashlib
 import json
 
 from services.log.connect import Connection
-from tests.support.control import Controls, a_live_node, read_log
+from tests.support.control import Controls, a_live_node
 from tests.support.nats_server import NatsServer
+from tests.support.refold import read_log
 
 ONE = "models:\n  one: {engine: llamacpp, source: /models/one.gguf}\n"
 TWO = ONE + "  two: {engine: llamacpp, source: /models/two.gguf, cpu: {cores: 64}}\n"

@@ -13,9 +13,10 @@ from services.log import streams
 from services.log.connect import Connection
 from services.log.guarded import Sealed, Written, write
 from tests.builders import a_genesis, an_event
-from tests.support.control import Control, Controls, a_live_node, dump_of, raw_log, read_log
+from tests.support.control import Control, Controls, a_live_node
 from tests.support.nats_server import NatsServer
 from tests.support.ports import free_port
+from tests.support.refold import dump_of, raw_log, read_log
 from tests.support.waiting import eventually
 
 ONE = (

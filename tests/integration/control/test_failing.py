@@ -23,9 +23,10 @@ from services.log import streams
 from services.log.api import call
 from services.log.connect import Connection
 from services.log.snapshot import get_from_log
-from tests.support.control import Control, Controls, a_live_node, read_log
+from tests.support.control import Control, Controls, a_live_node
 from tests.support.nats_server import NatsServer
 from tests.support.proxy import Proxy
+from tests.support.refold import read_log
 from tests.support.waiting import eventually, until
 
 ONE = "models:\n  one: {engine: llamacpp, source: /models/one.gguf, patience: 5s}\n"

@@ -3,8 +3,9 @@
 import signal
 
 from schemas import subjects
-from tests.support.control import Controls, read_log
+from tests.support.control import Controls
 from tests.support.nats_server import NatsServer
+from tests.support.refold import read_log
 
 CATALOG = "models:\n  m{}: {{engine: llamacpp, source: /models/m.gguf}}\n"
 

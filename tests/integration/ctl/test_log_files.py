@@ -49,10 +49,15 @@ def test_up_looks_after_its_programs_logs_at_every_turn(tmp_path: Path) -> None:
     script = f"import time; print('x' * {LOG_BYTES + 1}, flush=True); time.sleep(60)"
     child = Child("thing", [sys.executable, "-c", script], log, tmp_path / "thing.json")
     here = FleetHere({"thing": child}, Progress(live=False))
+
+    def turned() -> bool:
+        here.turn(0.05)
+        return log.with_suffix(".log.1").exists()
+
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, [])
     watch_signals()
     try:
-        blocking_until(lambda: here.turn(0.05) or log.with_suffix(".log.1").exists())
+        blocking_until(turned)
     finally:
         child.kill()
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)

@@ -4,8 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -13,6 +11,7 @@ import msgspec
 from ctl.supervise import Child, end_leftovers, tend
 from schemas.documents import ProcessIdentity
 from services.runtime import proc
+from tests.support.waiting import blocking_until
 
 SLEEPS = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"]
 STUBBORN = [
@@ -31,13 +30,6 @@ def a_child(folder: Path, command: list[str]) -> Child:
         identity_file=folder / "thing.json",
         environ={},
     )
-
-
-def until(ask: Callable[[], object], cap: float = 20.0) -> None:
-    ends = time.monotonic() + cap
-    while not ask():
-        assert time.monotonic() < ends, "waited too long"
-        time.sleep(0.01)
 
 
 def test_a_child_that_ends_is_told_once_and_started_again_after_a_growing_pause(
@@ -71,7 +63,7 @@ def test_ends_are_forgotten_after_a_minute_of_health(tmp_path: Path) -> None:
 def test_output_lands_in_the_log_and_its_end_can_be_read(tmp_path: Path) -> None:
     child = a_child(tmp_path, SLEEPS)
     child.start(now=0.0)
-    until(lambda: child.last_lines() == ["up"])
+    blocking_until(lambda: child.last_lines() == ["up"])
     child.kill()
     assert not child.running
     assert not child.identity_file.exists()
@@ -94,7 +86,7 @@ def orphaned(folder: Path, command: list[str]) -> ProcessIdentity:
     parent = subprocess.Popen([sys.executable, "-c", PARENT.format(command=command), str(folder)])
     log = folder / "thing.log"
     try:
-        until(lambda: log.exists() and log.read_text() == "up\n")
+        blocking_until(lambda: log.exists() and log.read_text() == "up\n")
     finally:
         parent.kill()
         parent.wait()
@@ -103,7 +95,7 @@ def orphaned(folder: Path, command: list[str]) -> ProcessIdentity:
 
 def test_a_child_ends_with_its_parent_however_that_ended(tmp_path: Path) -> None:
     child = orphaned(tmp_path, SLEEPS)
-    until(lambda: not proc.is_alive(child))
+    blocking_until(lambda: not proc.is_alive(child))
 
 
 def test_a_child_that_outlived_its_parent_is_ended_by_the_next(tmp_path: Path) -> None:
@@ -141,6 +133,6 @@ def test_a_child_has_its_own_group_and_gets_its_signals(tmp_path: Path) -> None:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
     assert child.process is not None
     assert os.getpgid(child.process.pid) != os.getpgid(0)
-    until(lambda: child.last_lines() == ["up"])
+    blocking_until(lambda: child.last_lines() == ["up"])
     child.terminate()
     assert child.process.wait(20) == -signal.SIGTERM

@@ -10,21 +10,21 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
 from ctl.failure import Exit
 from tests.support.ports import free_ports, free_range
 from tests.support.tiny_gguf import tiny_gguf as tiny_gguf
+from tests.support.waiting import blocking_until
 
 BIN = Path(sys.executable).parent
 CASES = Path(__file__).parents[2] / "data" / "catalogs"
 CAP_SECONDS = 120.0
 STOP_SECONDS = 15.0
-T = TypeVar("T")
 PORTS = ("--port", "--control-port", "--router-admin-port", "--agent-port", "--nats-port")
 
 
@@ -60,7 +60,7 @@ class Up:
             assert text in printed or self.running, printed
             return printed if text in printed else None
 
-        return until(told, text)
+        return blocking_until(told, text)
 
     @property
     def running(self) -> bool:
@@ -104,14 +104,6 @@ class Up:
     def engines(self) -> dict[int, str]:
         """Of `processes`, those that serve a model."""
         return {pid: words for pid, words in self.processes().items() if "llamacpp_server" in words}
-
-
-def until(ask: Callable[[], T | None], what: str) -> T:
-    ends = time.monotonic() + CAP_SECONDS
-    while not (answer := ask()):
-        assert time.monotonic() < ends, f"not in time: {what}"
-        time.sleep(0.05)
-    return answer
 
 
 def answered(port: int) -> bool:
@@ -221,7 +213,7 @@ def test_a_killed_up_leaves_engines_that_the_next_one_adopts(up: Up) -> None:  #
     up.until_told("Ctrl-C stops everything")
     engines = up.engines()
     up.end(signal.SIGKILL)
-    until(lambda: set(up.processes()) <= set(up.engines()), "the programs ended with it")
+    blocking_until(lambda: set(up.processes()) <= set(up.engines()), "the programs ended with it")
     assert up.engines().keys() == engines.keys()
 
     up.start()
@@ -245,7 +237,7 @@ def test_a_program_that_dies_is_started_again(up: Up) -> None:
         except OSError:
             return False
 
-    until(back, "the router is back")
+    blocking_until(back, "the router is back")
 
 
 def test_a_log_that_was_wiped_is_told_and_nothing_is_started_afresh(up: Up) -> None:
