@@ -7,7 +7,7 @@ OpenAI's shape. Bodies are read whole, up to a cap that is checked before the fi
 from collections.abc import Sequence
 
 import structlog
-from aiohttp import ClientConnectionResetError, web
+from aiohttp import ClientConnectionResetError, HttpVersion11, web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from schemas import codec
@@ -18,8 +18,8 @@ from services.router.endpoints import Table
 from services.router.headers import Header
 from services.router.openai import MODELS_PATH, ROUTES, ApiError, Forwarded, ModelObject, ModelPage
 from services.router.proxy import ClientGone, Proxy, Request, refuse
+from services.router.server import Server
 
-KEEP_ALIVE_SECONDS = 75.0
 SHUTDOWN_SECONDS = 2.0
 """For answers to be flushed at the end; before it, requests have been given time to finish."""
 
@@ -32,6 +32,7 @@ class AiohttpSink:
     def __init__(self, request: web.BaseRequest) -> None:
         self._request = request
         self._response = web.StreamResponse()
+        self._bodiless = request.method == "HEAD"
 
     @property
     def response(self) -> web.StreamResponse:
@@ -45,17 +46,19 @@ class AiohttpSink:
         response.set_status(status)
         for name, value in headers:
             response.headers.add(name.decode("latin-1"), value.decode(errors="replace"))
-        response.headers["Server"] = "flotilla"
+        response.headers["Server"] = openai.SERVER
         if length is not None:
             response.content_length = length
-        if close:
-            response.force_close()
+        if close or (length is None and self._request.version < HttpVersion11):
+            response.force_close()  # HTTP/1.0 knows no chunks: the end is the connection's.
         try:
             await response.prepare(self._request)
         except (ConnectionResetError, ClientConnectionResetError) as error:
             raise ClientGone from error
 
     async def write(self, data: bytes) -> None:
+        if self._bodiless:
+            return
         try:
             await self._response.write(data)
         except (ConnectionResetError, ClientConnectionResetError) as error:
@@ -117,7 +120,7 @@ class ClientDoor:
     async def _read(self, request: web.BaseRequest) -> bytes | ApiError:
         if (request.content_length or 0) > self._max_body:
             return openai.too_large(self._max_body)
-        if request.headers.get("Expect", "").lower() == "100-continue":
+        if _waits_for_leave(request):
             await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             request.writer.output_size = 0
         parts: list[bytes] = []
@@ -167,6 +170,11 @@ class ClientDoor:
             sink.cut()
 
 
+def _waits_for_leave(request: web.BaseRequest) -> bool:
+    expected = request.headers.get("Expect", "").lower()
+    return expected == "100-continue" and request.version >= HttpVersion11
+
+
 def _names(model: Model) -> tuple[ModelName, ...]:
     return (model.name, *model.aliases)
 
@@ -174,13 +182,9 @@ def _names(model: Model) -> tuple[ModelName, ...]:
 async def listen(door: ClientDoor, address: str) -> web.ServerRunner:
     """Serve on `host:port`. Raises OSError when it is taken."""
     host, _, port = address.rpartition(":")
-    server = web.Server(
-        door.handle,
-        handler_cancellation=True,  # A client that leaves ends its request at once.
-        access_log=None,
-        keepalive_timeout=KEEP_ALIVE_SECONDS,
+    runner = web.ServerRunner(
+        Server(door.handle), handle_signals=False, shutdown_timeout=SHUTDOWN_SECONDS
     )
-    runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=SHUTDOWN_SECONDS)
     await runner.setup()
     try:
         await web.TCPSite(runner, host.strip("[]"), int(port), backlog=1024).start()

@@ -31,6 +31,10 @@ ROUTES: dict[str, Forwarded] = {
     )
 }
 MODELS_PATH = "/v1/models"
+SERVER = "flotilla"
+"""What every answer calls itself."""
+_SHOWN_CHARACTERS = 200
+"""Of what a client sent, in what it is told."""
 
 ErrorType = Literal["invalid_request_error", "server_error", "rate_limit_error"]
 
@@ -95,7 +99,7 @@ def model_not_found(name: str) -> ApiError:
     return ApiError(
         status=404,
         code="model_not_found",
-        message=f"The model `{name}` does not exist.",
+        message=f"The model `{name[:_SHOWN_CHARACTERS]}` does not exist.",
         param="model",
     )
 

@@ -232,7 +232,7 @@ class Proxy:
 
     def _identity(self, request: Request) -> str:
         given = headers.first(request.headers, b"x-request-id")
-        if given is not None and len(given) <= 128 and given.isascii():
+        if given and len(given) <= 128 and given.isascii():
             return given.decode()
         return f"req-{self._chance.getrandbits(64):016x}"
 
