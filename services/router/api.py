@@ -15,9 +15,11 @@ from schemas.catalog import Model
 from schemas.ids import ModelName
 from services.router import openai
 from services.router.endpoints import Table
+from services.router.exchange import ClientGone, Request
+from services.router.failures import refuse
 from services.router.headers import Header
 from services.router.openai import MODELS_PATH, ROUTES, ApiError, Forwarded, ModelObject, ModelPage
-from services.router.proxy import ClientGone, Proxy, Request, refuse
+from services.router.proxy import Proxy
 from services.router.server import Server
 
 SHUTDOWN_SECONDS = 2.0

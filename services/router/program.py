@@ -14,9 +14,9 @@ from services.router.config import Config
 from services.router.endpoints import Table
 from services.router.idle import LastUsed
 from services.router.metrics import Metrics
+from services.router.pool import Upstreams
 from services.router.proxy import Clock, Proxy
 from services.router.source import Source
-from services.router.upstream import Upstreams
 from services.runtime.admin import listen
 
 TIDY_SECONDS = 1.0

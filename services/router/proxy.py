@@ -4,7 +4,7 @@ A request keeps the model and the target that it was accepted under to its end, 
 While nothing has been sent to the client, another endpoint is tried when one fails or is busy: two
 attempts in all, the first one's connection closed before the second. Within one attempt a request may
 go out twice: where a kept connection turns out to be closed, with not a byte of an answer, it is sent
-anew over a fresh one (`upstream`). Once bytes have been sent, an answer that breaks ends with an
+anew over a fresh one (`pool`). Once bytes have been sent, an answer that breaks ends with an
 error event (a stream) or a connection cut short (anything else), never as if it were whole. A stream
 is whole once its `[DONE]` has come, however its connection ends.
 
@@ -20,64 +20,39 @@ What can go wrong, and what the client sees:
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from random import Random  # noqa: TID251 - the type; an instance is handed in.
-from typing import Protocol
 
 import structlog
 from msgspec import Struct
 
-from schemas.ids import ModelName
 from services.router import body, headers, openai
-from services.router.endpoints import Route, Table, Target
+from services.router.answer import Answer, Limits, UpstreamError
+from services.router.endpoints import Route, Table
 from services.router.events import WholeEvents
-from services.router.headers import Header
+from services.router.exchange import ClientGone, Exchange, Request, Sink
+from services.router.failures import (
+    WHOLE_BYTES,
+    Answered,
+    Failure,
+    failure_of,
+    kept_of,
+    nothing_ready,
+    refuse,
+    with_retry_after,
+    worse,
+)
 from services.router.idle import LastUsed
 from services.router.metrics import Metrics, Outcome
 from services.router.openai import ApiError, Forwarded
 from services.router.pick import pick
-from services.router.upstream import Answer, Limits, UpstreamError, Upstreams
+from services.router.pool import Upstreams
 
 ATTEMPTS = 2
-WHOLE_BYTES = 64 << 10
-"""An answer up to this size is sent once it is whole, so that it can fail over until then."""
 _BUSY = frozenset((429, 503))
 _FAULTS = frozenset((500, 502, 504))
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
-
-
-class ClientGone(Exception):
-    """The client has closed its connection."""
-
-
-class Request(Struct, frozen=True, gc=False):
-    """What a door hands over."""
-
-    target: str
-    """Path and query, as the client sent them."""
-    headers: Sequence[Header]
-    body: bytes
-
-
-class Sink(Protocol):
-    """Where an answer goes. Methods that send raise ClientGone, and wait for a slow client."""
-
-    async def start(
-        self, status: int, headers: Sequence[Header], length: int | None, close: bool = False
-    ) -> None:
-        """Once. `length` None: the end is marked otherwise. `close`: the connection ends with it."""
-        ...
-
-    async def write(self, data: bytes) -> None: ...
-
-    async def end(self) -> None:
-        """A proper end."""
-        ...
-
-    def cut(self) -> None:
-        """End the connection so that nobody takes the answer for whole."""
-        ...
 
 
 class Timing(Struct, frozen=True, gc=False, kw_only=True):
@@ -101,72 +76,6 @@ class Clock(Struct, frozen=True):
 
     monotonic: Callable[[], float]
     wall: Callable[[], float]
-
-
-class Answered(Struct, frozen=True, gc=False):
-    """An engine's own refusal, kept in case no other engine does better."""
-
-    status: int
-    headers: list[Header]
-    body: bytes
-
-
-Failure = ApiError | Answered
-"""What the client gets if this was the last attempt."""
-
-
-class Exchange:
-    """One request on its way."""
-
-    __slots__ = (
-        "asked",
-        "began",
-        "events",
-        "id",
-        "model",
-        "request",
-        "route",
-        "sent",
-        "sink",
-        "target",
-        "tried",
-    )
-
-    def __init__(
-        self,
-        request: Request,
-        route: Forwarded,
-        sink: Sink,
-        asked: body.Asked,
-        target: Target,
-        began: float,
-        identity: str,
-    ) -> None:
-        self.request = request
-        self.route = route
-        self.sink = sink
-        self.asked = asked
-        self.target = target
-        self.model = target.model
-        """As it was when the request was accepted."""
-        self.began = began
-        self.id = identity
-        self.tried: list[Route] = []
-        self.sent = False
-        self.events: WholeEvents | None = None
-        """Of an event stream, once one is coming."""
-
-    @property
-    def whole(self) -> bool:
-        """The client has all of a stream."""
-        return self.events is not None and self.events.done
-
-    def passed(self, answered: Sequence[Header]) -> list[Header]:
-        """What an engine's headers become for the client."""
-        kept = headers.to_client(answered)
-        if headers.first(kept, b"x-request-id") is None:
-            kept.append((b"x-request-id", self.id.encode()))
-        return kept
 
 
 class Proxy:
@@ -248,10 +157,10 @@ class Proxy:
             result = await self._attempt(exchange, route)
             if not isinstance(result, ApiError | Answered):
                 return result
-            failure = _worse(failure, result)
+            failure = worse(failure, result)
             if not self._may_retry(exchange, result):
                 break
-        return await self._refuse(exchange, failure or _nothing_ready(exchange))
+        return await self._refuse(exchange, failure or nothing_ready(exchange))
 
     def _may_retry(self, exchange: Exchange, failure: Failure) -> bool:
         if not isinstance(failure, ApiError):
@@ -264,7 +173,7 @@ class Proxy:
         if isinstance(failure, ApiError):
             await refuse(exchange.sink, failure, exchange.id)
             return "refused" if failure.status == 503 else "failed"
-        kept = _with_retry_after(failure) if failure.status in _BUSY else failure.headers
+        kept = with_retry_after(failure) if failure.status in _BUSY else failure.headers
         await exchange.sink.start(failure.status, kept, len(failure.body))
         await exchange.sink.write(failure.body)
         await exchange.sink.end()
@@ -284,7 +193,7 @@ class Proxy:
                     return await self._complete(exchange, route)
                 if error.kind != "shutdown":
                     self._failed(exchange, route, error.reason)
-                failure = _failure(exchange.model.name, error)
+                failure = failure_of(exchange.model.name, error)
                 if not exchange.sent:
                     return failure
                 await self._break_off(exchange, failure)
@@ -317,9 +226,9 @@ class Proxy:
     async def _take(self, exchange: Exchange, route: Route, answer: Answer) -> Outcome | Failure:
         if answer.status in _BUSY:
             route.live.breaker.succeeded()  # It is alive.
-            return await _kept(exchange, answer)
+            return await kept_of(exchange, answer)
         if answer.status in _FAULTS:
-            kept = await _kept(exchange, answer)
+            kept = await kept_of(exchange, answer)
             self._failed(exchange, route, f"answered {answer.status}")
             return kept
         if answer.status == 200 and _is_event_stream(answer):
@@ -378,55 +287,6 @@ class Proxy:
             return
         await exchange.sink.write(error.event())
         await exchange.sink.end()
-
-
-async def refuse(sink: Sink, error: ApiError, identity: str = "", close: bool = False) -> None:
-    """Answer with an error of the router's own."""
-    content = error.body()
-    named = [(b"content-type", b"application/json")]
-    if error.retry_after is not None:
-        named.append((b"retry-after", b"%d" % error.retry_after))
-    if identity:
-        named.append((b"x-request-id", identity.encode()))
-    await sink.start(error.status, named, len(content), close)
-    await sink.write(content)
-    await sink.end()
-
-
-def _nothing_ready(exchange: Exchange) -> ApiError:
-    if exchange.model.replicas == 0:
-        return openai.model_stopped(exchange.model.name)
-    return openai.model_starting(exchange.model.name)
-
-
-def _failure(model: ModelName, error: UpstreamError) -> ApiError:
-    match error.kind:
-        case "connect":
-            return openai.upstream_unreachable(model)
-        case "timeout":
-            return openai.upstream_timeout(model)
-        case "reset" | "malformed":
-            return openai.upstream_failed(model)
-        case "shutdown":
-            return openai.shutting_down()
-
-
-def _worse(before: Failure | None, after: Failure) -> Failure:
-    """What to tell of two failures: what an engine said itself, else the later one."""
-    if isinstance(before, Answered) and not isinstance(after, Answered):
-        return before
-    return after
-
-
-async def _kept(exchange: Exchange, answer: Answer) -> Answered:
-    await answer.buffered(WHOLE_BYTES)
-    return Answered(answer.status, exchange.passed(answer.headers), await answer.read())
-
-
-def _with_retry_after(kept: Answered) -> list[Header]:
-    if headers.first(kept.headers, b"retry-after") is not None:
-        return kept.headers
-    return [*kept.headers, (b"retry-after", b"%d" % openai.RETRY_UNKNOWN_SECONDS)]
 
 
 def _is_event_stream(answer: Answer) -> bool:

@@ -18,8 +18,8 @@ from services.router import api
 from services.router.endpoints import Route, Table
 from services.router.idle import LastUsed
 from services.router.metrics import Metrics
+from services.router.pool import Upstreams
 from services.router.proxy import Clock, Proxy, Timing
-from services.router.upstream import Upstreams
 from tests.support.waiting import until
 
 TINY = "models: {tiny: {engine: llamacpp, source: /models/tiny.gguf, aliases: [small]}}"
