@@ -4,6 +4,7 @@ Nothing here is about management, and nothing names a node, an address or a repl
 OpenAI's shape. Bodies are read whole, up to a cap that is checked before the first byte is read.
 """
 
+import asyncio
 from collections.abc import Sequence
 
 import structlog
@@ -24,6 +25,9 @@ from services.router.server import Server
 
 SHUTDOWN_SECONDS = 2.0
 """For answers to be flushed at the end; before it, requests have been given time to finish."""
+
+BODY_SILENCE_SECONDS = 60.0
+"""Between two pieces of a request's body."""
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
@@ -128,11 +132,13 @@ class ClientDoor:
         parts: list[bytes] = []
         size = 0
         try:
-            while part := await request.content.readany():
+            while part := await _next_part(request):
                 size += len(part)
                 if size > self._max_body:
                     return openai.too_large(self._max_body)
                 parts.append(part)
+        except TimeoutError:
+            return openai.too_slow(BODY_SILENCE_SECONDS)
         except (web.RequestPayloadError, HttpProcessingError):
             return openai.bad_request("The request body cannot be read.")
         return b"".join(parts)
@@ -170,6 +176,15 @@ class ClientDoor:
             await refuse(sink, openai.internal(), close=True)
         except ClientGone:
             sink.cut()
+
+
+async def _next_part(request: web.BaseRequest) -> bytes:
+    """Empty: it is whole. Raises TimeoutError."""
+    content = request.content
+    if content.is_eof():
+        return await content.readany()
+    async with asyncio.timeout(BODY_SILENCE_SECONDS):
+        return await content.readany()
 
 
 def _waits_for_leave(request: web.BaseRequest) -> bool:

@@ -65,9 +65,11 @@ def worse(before: Failure | None, after: Failure) -> Failure:
     return after
 
 
-async def kept_of(exchange: Exchange, answer: Answer) -> Answered:
-    """Read up to `WHOLE_BYTES`. Raises UpstreamError."""
+async def kept_of(exchange: Exchange, answer: Answer) -> Failure:
+    """An engine's refusal; of one too long to be kept, only the status. Raises UpstreamError."""
     await answer.buffered(WHOLE_BYTES)
+    if not answer.complete:
+        return openai.upstream_refused(exchange.model.name, answer.status)
     return Answered(answer.status, exchange.passed(answer.headers), await answer.read())
 
 

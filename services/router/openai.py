@@ -85,6 +85,15 @@ def bad_request(message: str, param: str | None = None) -> ApiError:
     return ApiError(status=400, code="invalid_request", message=message, param=param)
 
 
+def too_slow(limit: float) -> ApiError:
+    """`limit` in seconds."""
+    return ApiError(
+        status=408,
+        code="request_timeout",
+        message=f"Nothing more of the request body has come for {limit:g} s.",
+    )
+
+
 def too_large(limit: int) -> ApiError:
     """`limit` in bytes."""
     return ApiError(
@@ -156,6 +165,17 @@ def upstream_failed(name: ModelName) -> ApiError:
         code="upstream_failed",
         message=f"The replica of the model `{name}` failed while answering.",
         type="server_error",
+    )
+
+
+def upstream_refused(name: ModelName, status: int) -> ApiError:
+    """A replica answered with this status and a body that is too long to be kept."""
+    return ApiError(
+        status=status,
+        code="upstream_refused",
+        message=f"The replica of the model `{name}` answered with status {status}.",
+        type="rate_limit_error" if status == 429 else "server_error",
+        retry_after=RETRY_UNKNOWN_SECONDS if status in (429, 503) else None,
     )
 
 

@@ -172,7 +172,7 @@ class Proxy:
     async def _refuse(self, exchange: Exchange, failure: Failure) -> Outcome:
         if isinstance(failure, ApiError):
             await refuse(exchange.sink, failure, exchange.id)
-            return "refused" if failure.status == 503 else "failed"
+            return "refused" if failure.status in _BUSY else "failed"
         kept = with_retry_after(failure) if failure.status in _BUSY else failure.headers
         await exchange.sink.start(failure.status, kept, len(failure.body))
         await exchange.sink.write(failure.body)

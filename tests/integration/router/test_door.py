@@ -5,8 +5,9 @@ import json
 
 import pytest
 
+from services.router import api
 from tests.support.router import Door, a_door
-from tests.support.upstream import CHAT, DONE, Upstream, delta
+from tests.support.upstream import CHAT, DONE, Received, Upstream, Wire, delta
 
 BODY = b'{"model":"tiny","messages":[]}'
 STREAM = b'{"model":"tiny","messages":[],"stream":true}'
@@ -134,6 +135,29 @@ async def test_a_name_without_end_is_not_told_back() -> None:
         answer = await told(door, a_post(b'{"model":"%b"}' % (b"a" * 100_000), CLOSE))
         assert answer.startswith(b"HTTP/1.1 404 ")
         assert len(answer) < 1000
+
+
+async def test_a_body_that_stops_coming_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api, "BODY_SILENCE_SECONDS", 0.2)
+    async with Upstream() as engine, a_door(engine.address) as door:
+        answer = await told(door, a_post(b'{"m', b"Content-Length: 1000", length=False))
+        assert answer.startswith(b"HTTP/1.1 408 ")
+        assert code_of(answer) == "request_timeout"
+        assert engine.received == []
+
+
+@pytest.mark.parametrize("status", [429, 500])
+async def test_a_refusal_too_long_to_keep_is_never_shown_in_part(status: int) -> None:
+    """# spec: T5"""
+
+    async def goes_on(wire: Wire, received: Received) -> None:
+        await wire.answer(status, b"e" * 1_000_000)
+
+    async with Upstream(goes_on) as engine, a_door(engine.address) as door:
+        answer = await told(door, a_post(BODY, CLOSE))
+        assert answer.startswith(b"HTTP/1.1 %d " % status)
+        assert code_of(answer) == "upstream_refused"
+        assert (b"retry-after: 5" in answer) == (status == 429)
 
 
 async def test_an_empty_name_of_a_request_counts_as_none() -> None:
