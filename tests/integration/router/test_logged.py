@@ -582,6 +582,33 @@ def more_than(answers: list[bytes], count: int) -> bool:
     return len(answers) > count
 
 
+async def test_nothing_is_left_of_a_model_that_went_while_it_was_busy(
+    nats: NatsServer, leader: Leader, tmp_path: Path
+) -> None:
+    """# spec: C5, T2"""
+    asked, go = asyncio.Event(), asyncio.Event()
+
+    async def waits(wire: Wire, received: Received) -> None:
+        asked.set()
+        await go.wait()
+        await chats(wire, received)
+
+    async with Upstream(waits) as engine, a_router(nats.url, tmp_path) as router:
+        await leader.swap(1, TINY)
+        await router.applied(await leader.endpoints(engine.address))
+        async with asyncio.TaskGroup() as group:
+            request = group.create_task(router.ask())
+            await asked.wait()
+            await leader.swap(2, "models: {}")
+            await router.applied(await leader.endpoints())
+            assert len(router.router.table.keys()) == 1
+            go.set()
+        status, answer = request.result()
+        assert (status, answer.endswith(DONE)) == (200, True)
+        await eventually(lambda: not router.router.table.keys())
+        await engine.closed()
+
+
 async def test_a_swap_in_the_middle_of_requests_fails_none(
     nats: NatsServer, leader: Leader, tmp_path: Path
 ) -> None:
