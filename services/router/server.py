@@ -4,10 +4,12 @@ They are the client's mistakes: they make no noise in the log and do not say wha
 of.
 """
 
+import sys
 from collections.abc import Awaitable, Callable
 
 import structlog
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from services.router import openai
 
@@ -37,6 +39,12 @@ class Server(web.Server):
 
 class _Connection(web.RequestHandler):
     __slots__ = ()
+
+    def log_exception(self, *args: object, **_named: object) -> None:
+        """Called for whatever ends a connection; a body that cannot be read is the client's doing."""
+        error = sys.exception()
+        if not isinstance(error, HttpProcessingError | web.RequestPayloadError):
+            log.error("router.connection_failed", what=args[:1], exc_info=error)
 
     def handle_error(
         self,

@@ -94,6 +94,17 @@ async def test_what_is_no_proper_http_is_refused_in_the_apis_shape(
     assert caplog.records == []
 
 
+async def test_a_body_that_cannot_be_unpacked_makes_no_noise(
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Upstream() as engine, a_door(engine.address) as door:
+        answer = await told(door, a_post(b"\x1f\x8bgarbage", b"Content-Encoding: gzip", CLOSE))
+        assert answer.startswith(b"HTTP/1.1 400 ")
+        assert code_of(answer) == "invalid_request"
+    assert "Traceback" not in capsys.readouterr().out
+    assert caplog.records == []
+
+
 async def test_a_stream_to_an_old_client_ends_with_its_connection() -> None:
     """# spec: T1"""
     async with Upstream() as engine, a_door(engine.address) as door:
