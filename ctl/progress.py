@@ -2,6 +2,7 @@
 
 import re
 import sys
+from contextlib import suppress
 
 from ctl.render import escaped, talk
 
@@ -40,5 +41,6 @@ class Progress:
 
 
 def _draw(text: str) -> None:
-    sys.stderr.write(f"{_CLEAR}{escaped(text)}")
-    sys.stderr.flush()
+    with suppress(OSError):  # As `talk`: the terminal may be gone.
+        sys.stderr.write(f"{_CLEAR}{escaped(text)}")
+        sys.stderr.flush()

@@ -6,6 +6,7 @@ A number that is not known is `-` in tables and negative in JSON; it is never 0.
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 
@@ -111,8 +112,12 @@ def result(text: str) -> None:
 
 
 def talk(text: str) -> None:
-    """Whatever is not the result: progress, warnings, errors."""
-    click.echo(text, err=True)
+    """Whatever is not the result: progress, warnings, errors.
+
+    A terminal that was closed, or a pipe that nobody reads, must not stop what is being told of.
+    """
+    with suppress(OSError):
+        click.echo(text, err=True)
 
 
 def stderr_is_live() -> bool:

@@ -39,10 +39,12 @@ class Up:
         self._flags += ["--engine-ports", f"{first}-{last}", "--model", str(model)]
         self._output = folder / "output"
         self._process: subprocess.Popen[bytes] | None = None
+        self._told = b""
 
-    def start(self, *flags: str) -> None:
-        """Without flags: those of the first time."""
-        with self._output.open("wb") as output:
+    def start(self, *flags: str, terminal: int | None = None) -> None:
+        """Without flags: those of the first time. Prints into a file, or to a terminal."""
+        with self._output.open("wb") as file:
+            output = file if terminal is None else terminal
             self._process = subprocess.Popen(
                 [BIN / "flotilla", "up", "--data", self.data, *(flags or self._flags)],
                 stdin=subprocess.DEVNULL,
@@ -61,6 +63,11 @@ class Up:
             return printed if text in printed else None
 
         return blocking_until(told, text)
+
+    def read_terminal(self, terminal: int) -> bytes:
+        """All that it has printed there so far, once there is more."""
+        self._told += os.read(terminal, 65536)
+        return self._told
 
     @property
     def running(self) -> bool:
@@ -137,6 +144,18 @@ def up(tmp_path: Path, tiny_gguf: Path) -> Iterator[Up]:
         print((tmp_path / "output").read_text())  # noqa: T201
         for log in (made.data / "logs").glob("*.log"):
             print(f"--- {log.name}\n{log.read_text()[-4000:]}")  # noqa: T201
+
+
+def test_a_terminal_that_closes_leaves_nothing(up: Up) -> None:  # spec: O7
+    mine, theirs = os.openpty()
+    up.start(terminal=theirs)
+    os.close(theirs)
+    while b"Ctrl-C stops everything" not in up.read_terminal(mine):
+        assert up.running
+    assert len(up.engines()) > 0
+    os.close(mine)
+    assert up.end(signal.SIGHUP) == Exit.YES
+    assert up.processes() == {}
 
 
 def test_up_serves_a_model_and_ctrl_c_leaves_nothing(up: Up) -> None:  # spec: O7
