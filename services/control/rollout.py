@@ -53,16 +53,16 @@ def to_give_up(model: Model, standings: Sequence[Standing]) -> list[Standing]:
 def to_retire(model: Model, standings: Sequence[Standing]) -> list[tuple[Standing, str]]:
     """Replicas to end now, with the reason.
 
-    Old ones that serve nobody go at once; old ones that do, while there are more replicas than
-    wanted and as many as wanted stay ready. Then new ones above the wanted number: not ready first,
-    then the newest.
+    Old ones that serve nobody go at once; old ones that do, also those on a node that is silent for
+    now, only while as many as wanted are ready without them. Then new ones above the wanted number:
+    not ready first, then the newest.
     """
     counting = counted(model, standings)
     retired = [s for s in counting.old if not s.serving and not s.untouchable]
     ready = counting.ready
     excess = len(counting.all) - len(retired) - model.replicas
     for standing in _worst_first(s for s in counting.old if s.serving):
-        if excess > 0 and ready - standing.ready >= min(ready, model.replicas):
+        if excess > 0 and ready - standing.ready >= model.replicas:
             retired.append(standing)
             ready -= standing.ready
             excess -= 1
@@ -91,6 +91,6 @@ def to_make_room(model: Model, standings: Sequence[Standing]) -> Standing | None
         return None
     least = model.replicas - 1 if model.min_ready is None else model.min_ready
     candidates = _worst_first(counting.old)
-    if not candidates or counting.ready - candidates[0].ready < least:
+    if not candidates or counting.ready - candidates[0].serving < least:
         return None
     return candidates[0]

@@ -488,6 +488,33 @@ def test_a_changed_profile_rolls_one_surge_at_a_time() -> None:
     assert fleet.goals() == ["run", "run"]
 
 
+# spec: C6 R2
+def test_a_node_that_is_silent_for_now_does_not_end_the_old_replica_that_serves_there() -> None:
+    model = a_model(replicas=1)
+    fleet = Fleet(a_node("node-1"), models=[model])
+    fleet.turn()
+    fleet.ready()
+    fleet.swap(a_model(replicas=1, source="/models/new.gguf"))
+    fleet.turn()
+    assert fleet.goals() == ["run", "run"]  # The new one does not get ready.
+    fleet.wait(6, "node-1")
+    fleet.turn()
+    assert fleet.goals() == ["run", "run"]
+    assert len(fleet.endpoints()) == 1
+
+
+# spec: C6 R2
+def test_where_no_surge_fits_an_old_replica_on_a_silent_node_still_counts_for_min_ready() -> None:
+    model = replace(a_gpu_model(replicas=2), profile_hash="old")
+    fleet = Fleet(a_gpu_node("node-1", 1), a_gpu_node("node-2", 1), models=[model])
+    fleet.turn()
+    fleet.ready()
+    fleet.wait(6, "node-1")
+    fleet.swap(replace(model, profile_hash="new"))
+    fleet.turn()
+    assert fleet.goals() == ["run", "run"]
+
+
 # spec: C6
 def test_where_no_surge_fits_one_old_replica_is_drained_first() -> None:
     model = replace(a_gpu_model(replicas=2), profile_hash="old")
