@@ -22,7 +22,7 @@ def status(operator: Operator) -> int:
 
 
 def _troubled(fleet: Status) -> bool:
-    return bool(fleet.damage or fleet.halted or fleet.attention)
+    return bool(fleet.damage or fleet.halted or fleet.attention or not fleet.leader)
 
 
 def _lines(fleet: Status) -> Iterator[str]:
@@ -46,7 +46,9 @@ def _word(fleet: Status) -> str:
         return "DAMAGED"
     if fleet.halted:
         return "HALTED"
-    return "DEGRADED" if fleet.attention else "OK"
+    if _troubled(fleet):
+        return "DEGRADED"
+    return "STARTING" if fleet.models.get("starting") else "OK"
 
 
 def _catalog(fleet: Status) -> str:

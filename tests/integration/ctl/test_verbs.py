@@ -104,6 +104,16 @@ def test_status_is_a_page_that_ends_with_what_to_type(capfd: pytest.CaptureFixtu
     assert told[-1].startswith("  next: ")
 
 
+def test_status_is_not_ok_without_a_leader(capfd: pytest.CaptureFixture[str]) -> None:
+    alone = msgspec.structs.replace(STATUS, leader="")
+    assert shown(capfd, alone, "status", exit_code=Exit.NO).startswith("DEGRADED  (")
+
+
+def test_status_says_what_is_still_starting(capfd: pytest.CaptureFixture[str]) -> None:
+    early = msgspec.structs.replace(STATUS, models={"ready": 1, "starting": 1})
+    assert shown(capfd, early, "status").startswith("STARTING  (")
+
+
 def test_status_says_no_when_something_needs_attention(capfd: pytest.CaptureFixture[str]) -> None:
     told = shown(capfd, TROUBLED, "status", exit_code=Exit.NO)
     assert told.startswith("DEGRADED")
