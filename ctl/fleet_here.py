@@ -1,6 +1,8 @@
 """The fleet that `flotilla up` holds: its programs are watched while anything is waited for."""
 
+import math
 import os
+import shlex
 import signal
 import time
 from collections.abc import Callable, Generator
@@ -13,6 +15,7 @@ from ctl.failure import Exit, Failure
 from ctl.log_files import hold
 from ctl.progress import Progress
 from ctl.supervise import Child, next_signal, tend
+from services.runtime.files import unusable
 
 T = TypeVar("T")
 
@@ -42,13 +45,18 @@ class FleetHere:
         return answer
 
     def turn(self, seconds: float = POLL_SECONDS) -> None:
-        """Let time pass, and look after the programs."""
-        found = next_signal(seconds)
+        """Let time pass, no more than until a program is due, and look after the programs."""
+        found = next_signal(min(seconds, self._until_due(time.monotonic())))
         if found is not None and found is not signal.SIGCHLD:
             raise Stopped
         tend(list(self.programs.values()), time.monotonic(), self._ended)
         for child in self.programs.values():
             hold(child.log)
+
+    def _until_due(self, now: float) -> float:
+        """Seconds until the first program that waits to be started; infinity: none waits."""
+        waits = [child.due - now for child in self.programs.values() if child.process is None]
+        return max(0.0, min(waits, default=math.inf))
 
     def _ended(self, child: Child, code: int) -> None:
         told = f"{child.name} ended with {code}"
@@ -58,16 +66,32 @@ class FleetHere:
                 "program_ended",
                 f"{told}, {child.ends} times in a row" if child.ends > 1 else told,
                 details=[f"  {child.name} | {line}" for line in child.last_lines()],
-                steps=[f"less {child.log}"],
+                steps=[f"less {shlex.quote(str(child.log))}"],
             )
         self.progress.line(f"{told}; starting it again (its log: {child.log})")
 
 
 @contextmanager
+def usable(data: Path) -> Generator[None]:
+    """What the disk refuses inside is told of the data folder."""
+    try:
+        yield
+    except OSError as error:
+        raise Failure(
+            Exit.USAGE,
+            "data_unusable",
+            unusable(data, error),
+            steps=["flotilla up --data OTHER"],
+        ) from error
+
+
+@contextmanager
 def locked(data: Path) -> Generator[None]:
     """Only one `up` may hold a data folder; the lock goes with the process, however it ends."""
-    data.mkdir(parents=True, exist_ok=True)
-    with (data / "up.lock").open("a+") as file:
+    with usable(data):
+        data.mkdir(parents=True, exist_ok=True)
+        lock = (data / "up.lock").open("a+")
+    with lock as file:
         try:
             flock(file, LOCK_EX | LOCK_NB)
         except BlockingIOError:
@@ -76,7 +100,10 @@ def locked(data: Path) -> Generator[None]:
                 Exit.REFUSED,
                 "already_up",
                 f"another `flotilla up` (pid {file.read().strip() or '?'}) runs with {data}",
-                steps=[f"flotilla status --data {data}", "flotilla up --data OTHER --port PORT"],
+                steps=[
+                    f"flotilla status --data {shlex.quote(str(data))}",
+                    "flotilla up --data OTHER --port PORT",
+                ],
             ) from None
         file.truncate(0)
         file.write(f"{os.getpid()}\n")

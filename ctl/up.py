@@ -12,7 +12,7 @@ import click
 from ctl.demo import check_model
 from ctl.failure import Exit
 from ctl.first_answer import FirstAnswer
-from ctl.fleet_here import FleetHere, Stopped, locked
+from ctl.fleet_here import FleetHere, Stopped, locked, usable
 from ctl.progress import Progress
 from ctl.remembered import remember
 from ctl.render import result, stderr_is_live
@@ -47,8 +47,9 @@ def run(plan: Plan) -> int:
         for name in end_leftovers(plan.identities, LEFTOVER_SECONDS):
             progress.line(f"ended {name}, left behind by an `up` that was killed")
         check_ports(plan.ports)
-        write_files(plan)
-        remember(plan.data, plan.ports)
+        with usable(plan.data):
+            write_files(plan)
+            remember(plan.data, plan.ports)
         watch_signals()
         here = FleetHere(programs(plan), progress)
         try:

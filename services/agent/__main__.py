@@ -6,6 +6,7 @@ import random  # noqa: TID251 - the process's one source of chance.
 import secrets
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import structlog
 
@@ -16,8 +17,9 @@ from services.agent.loop import Agent, CannotListen
 from services.agent.node import NameTaken
 from services.agent.sessions import stop_all
 from services.agent.store import Store
+from services.runtime.files import unusable
 from services.runtime.process import configure_logging, until_signalled
-from services.settings_io import or_exit
+from services.settings_io import EXIT_USAGE, or_exit
 
 EXIT_CANNOT_LISTEN = 1
 EXIT_CONFLICT = 4
@@ -31,14 +33,17 @@ def main() -> int:
     settings = or_exit("agent", sys.argv[1:], os.environ)
     configure_logging("agent", settings.text("log.level"))
     config = configure(settings)
-    store = Store(config.data)
-    try:
-        with locked(store.lock):
-            return asyncio.run(until_signalled(lambda: serve(config, store)))
-    except Locked as error:
-        reason = str(error)
-    log.error("agent.locked", reason=reason)
-    return EXIT_CONFLICT
+    with ExitStack() as held:
+        try:
+            store = Store(config.data)
+            held.enter_context(locked(store.lock))
+        except Locked as error:
+            log.error("agent.locked", reason=str(error))  # noqa: TRY400 - it says it all.
+            return EXIT_CONFLICT
+        except OSError as error:
+            sys.stderr.write(f"error: {unusable(config.data, error)}\n")
+            return EXIT_USAGE
+        return asyncio.run(until_signalled(lambda: serve(config, store)))
 
 
 async def serve(config: Config, store: Store) -> int:

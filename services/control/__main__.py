@@ -15,6 +15,7 @@ from services.control.leader import Leadership
 from services.control.loop import Loop
 from services.control.tokens import Tokens, TokensUnreadable
 from services.log.connect import Connection
+from services.runtime.files import unusable
 from services.runtime.names import own_name
 from services.runtime.process import configure_logging, until_signalled
 from services.settings_io import EXIT_USAGE, or_exit
@@ -36,19 +37,28 @@ def main() -> int:
     configure_logging("control", found.text("log.level"))
     try:
         config = from_settings(found)
+    except ValueError as error:
+        return _usage(str(error))
+    try:
         tokens = Tokens(config.tokens)
-    except (ValueError, TokensUnreadable) as error:
-        sys.stderr.write(f"error: {error}\n")
-        return EXIT_USAGE
-    return asyncio.run(until_signalled(lambda: serve(config, tokens)))
+        name = config.name or ControlId(own_name(config.data, "control"))
+        seen = SeenFile(config.data / "seen.json")
+    except TokensUnreadable as error:
+        return _usage(str(error))
+    except OSError as error:
+        return _usage(unusable(config.data, error))
+    return asyncio.run(until_signalled(lambda: serve(config, name, seen, tokens)))
 
 
-async def serve(config: Config, tokens: Tokens) -> int:
+def _usage(reason: str) -> int:
+    sys.stderr.write(f"error: {reason}\n")
+    return EXIT_USAGE
+
+
+async def serve(config: Config, name: ControlId, seen: SeenFile, tokens: Tokens) -> int:
     """Until cancelled."""
-    name = config.name or ControlId(own_name(config.data, "control"))
     connection = Connection(config.nats_url, name)
     leadership = Leadership(name, secrets.token_hex(4), config.address)
-    seen = SeenFile(config.data / "seen.json")
     loop = Loop(connection, leadership, seen, config.tick_seconds, config.nats_monitor)
     code = 0
     await connection.start()

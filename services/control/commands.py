@@ -5,6 +5,7 @@ an apply against a catalog that changed meanwhile is refused, not merged. Refuse
 too. One that changes nothing writes nothing.
 """
 
+import shlex
 from typing import Literal
 
 from msgspec import Struct
@@ -70,12 +71,13 @@ def _refusal(moment: Moment, request: ApplyCatalog, made: Catalog | CatalogFault
         )
     vanishing = [] if request.prune_all else sorted(_vanishing(moment, made) - {*request.prune})
     if vanishing:
-        prune = " ".join(f"--prune {name}" for name in vanishing)
+        prune = " ".join(f"--prune {shlex.quote(name)}" for name in vanishing)
+        file = shlex.quote(request.file or "FILE")
         return No(
             "would_remove",
             f"the catalog no longer has {', '.join(vanishing)}",
             why="their replicas would be drained and stopped, and clients would get 404",
-            next=f"flotilla catalog apply {request.file or 'FILE'} {prune}",
+            next=f"flotilla catalog apply {file} {prune}",
         )
     return None
 

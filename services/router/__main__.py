@@ -13,6 +13,7 @@ from schemas.ids import RouterId
 from services.router.config import Config, from_settings
 from services.router.program import Router
 from services.router.static import StaticFiles, shown
+from services.runtime.files import unusable
 from services.runtime.names import own_name
 from services.runtime.process import configure_logging, until_signalled
 from services.settings_io import EXIT_USAGE, or_exit
@@ -30,14 +31,18 @@ def main() -> int:
         config = from_settings(found)
     except ValueError as error:
         return _usage(str(error))
+    try:
+        name = config.name or RouterId(own_name(config.data, "router"))
+    except OSError as error:
+        return _usage(unusable(config.data, error))
     gc.set_threshold(50_000, 20, 100)  # Requests leave no cycles worth looking for more often.
-    return uvloop.run(until_signalled(lambda: serve(config)))
+    return uvloop.run(until_signalled(lambda: serve(config, name)))
 
 
-async def serve(config: Config) -> int:
+async def serve(config: Config, name: RouterId) -> int:
     """Until cancelled."""
     chance = Random(secrets.randbits(64))  # noqa: S311 - draws among equals, guards nothing.
-    router = Router(config, config.name or RouterId(own_name(config.data, "router")), chance)
+    router = Router(config, name, chance)
     try:
         if config.control_plane:
             from services.router.logged import run_with_log  # Static mode needs no NATS.

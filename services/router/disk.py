@@ -1,6 +1,6 @@
 """The router's copy on disk: what it serves from when it starts and NATS is away.
 
-A copy that is missing, torn or of another form counts as none; a disk that is full or read-only costs
+A copy that is missing, unreadable, torn or of another form counts as none; a disk that is full or read-only costs
 a warning and nothing else.
 """
 
@@ -20,12 +20,10 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 def load(folder: Path) -> Copy | None:
     """What the last run kept."""
-    content = read_if_there(folder / COPY)
-    if content is None:
-        return None
     try:
-        return codec.decode(content, Copy)
-    except msgspec.DecodeError as error:
+        content = read_if_there(folder / COPY)
+        return None if content is None else codec.decode(content, Copy)
+    except (OSError, msgspec.DecodeError) as error:
         log.warning("router.copy_unreadable", reason=str(error))
         return None
 

@@ -205,6 +205,15 @@ class Table:
             for endpoint in self._endpoints(name)
         ]
 
+    def busy(self) -> dict[ReplicaId, ModelName]:
+        """Replicas that a request uses now, those included that no document names any more."""
+        return {
+            key.replica: model
+            for model, known in self._live.items()
+            for key, live in known.items()
+            if live.in_flight
+        }
+
     def keys(self) -> set[EndpointKey]:
         """Endpoints that any document names or any request still uses."""
         return {key for live in self._live.values() for key in live}

@@ -4,7 +4,7 @@ Noting a use costs the same whatever the number of replicas. Reports are cut by 
 document is whole and small enough; one that says what the last one said is not written again.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from schemas import codec
@@ -12,6 +12,9 @@ from schemas.documents import ModelUse, RouterReport
 from schemas.ids import ModelName, ReplicaId, RouterId
 
 CHUNK_BYTES = 256 << 10
+KEPT_SECONDS = 86400.0
+"""A use is remembered for so long after its replica left the table: it may come back, when its engine
+has started again or its model is listed again, and must not pass for one that nobody used."""
 _FRAME_BYTES = 1024
 """Of a chunk, for all that is not an entry."""
 _ENTRY_OVERHEAD = 40
@@ -21,10 +24,12 @@ _ENTRY_OVERHEAD = 40
 class LastUsed:
     """Seconds since 1970 of each replica's last use, by this router's clock."""
 
-    __slots__ = ("_used",)
+    __slots__ = ("_left", "_used")
 
     def __init__(self) -> None:
         self._used: dict[ReplicaId, float] = {}
+        self._left: dict[ReplicaId, float] = {}
+        """When those that are not in the table now were first missed there."""
 
     def note(self, replica: ReplicaId, now: float) -> None:
         """A request goes there, or one that went there has ended."""
@@ -34,14 +39,16 @@ class LastUsed:
         """None: not used since this router began to watch."""
         return self._used.get(replica)
 
-    def keep(self, replicas: Iterable[ReplicaId]) -> None:
-        """Forget all others."""
-        kept = set(replicas)
-        self._used = {replica: at for replica, at in self._used.items() if replica in kept}
+    def keep(self, replicas: Collection[ReplicaId], now: float) -> None:
+        """Forget others after KEPT_SECONDS without them."""
+        left = {each: self._left.get(each, now) for each in self._used if each not in replicas}
+        self._left = {each: since for each, since in left.items() if now - since <= KEPT_SECONDS}
+        for replica in left.keys() - self._left.keys():
+            del self._used[replica]
 
 
 Uses = Mapping[ModelName, Mapping[ReplicaId, float | None]]
-"""Every replica that this router watches; None: without any use so far."""
+"""Every replica that this router watches or remembers a use of; None: without any use so far."""
 
 
 def report(

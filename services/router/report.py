@@ -32,6 +32,8 @@ class Reporter:
         self._since = codec.rfc3339(since)
         self._table = table
         self._used = used
+        self._models: dict[ReplicaId, ModelName] = {}
+        """Of replicas in the table, and of those that left it and whose use is remembered."""
         self._written: list[RouterReport] = []
         self._all = False
 
@@ -57,14 +59,21 @@ class Reporter:
         return written
 
     def _uses(self, now: float) -> Uses:
-        """A replica that is busy is in use at this moment."""
+        """A replica that is busy is in use at this moment, in the table or not."""
+        busy = self._table.busy()
+        for replica in busy:
+            self._used.note(replica, now)
+        watched = busy | {
+            endpoint.replica: model.name for model, endpoint, _ in self._table.endpoints()
+        }
+        self._used.keep(watched.keys(), now)
         found: dict[ModelName, dict[ReplicaId, float | None]] = {}
-        for model, endpoint, live in self._table.endpoints():
-            if live.in_flight:
-                self._used.note(endpoint.replica, now)
-            used = self._used.of(endpoint.replica)
-            found.setdefault(model.name, {})[endpoint.replica] = used
-        self._used.keep(replica for replicas in found.values() for replica in replicas)
+        known, self._models = self._models | watched, {}
+        for replica, model in known.items():
+            used = self._used.of(replica)
+            if used is not None or replica in watched:
+                self._models[replica] = model
+                found.setdefault(model, {})[replica] = used
         return found
 
     def _unreachable(self) -> dict[ReplicaId, str]:

@@ -24,6 +24,16 @@ def write_atomically(path: Path, content: bytes, mode: int = 0o644) -> None:
         os.close(folder)
 
 
+def unusable(data: Path, error: OSError) -> str:
+    """For people: why a program cannot work with its data folder."""
+    if isinstance(error, FileExistsError | NotADirectoryError):
+        reason = "a file stands where a folder must be"
+    else:
+        reason = error.strerror or str(error)
+    at = "" if error.filename in (None, str(data)) else f" ({error.filename})"
+    return f"the data folder {data} cannot be used: {reason}{at}"
+
+
 def read_if_there(path: Path) -> bytes | None:
     """The content, or None where there is no such file."""
     try:

@@ -1,3 +1,5 @@
+import shlex
+
 from schemas import codec, subjects
 from schemas.api import Accepted, ApplyCatalog, Refusal
 from schemas.documents import CatalogPointer, CatalogRevision, CommandRecord
@@ -108,6 +110,15 @@ def test_a_model_that_would_vanish_must_be_named() -> None:
     assert isinstance(log.apply(ONE, prune=(ModelName("two"),)), Accepted)
     log.apply(TWO)
     assert isinstance(log.apply(ONE, prune_all=True), Accepted)
+
+
+# spec: C9, O1
+def test_what_to_type_next_runs_no_command_that_a_name_holds() -> None:
+    log = Log()
+    log.apply(ONE.replace("one:", "'x;id>p':"))
+    answer = log.apply(ONE, file="my cat.yaml")
+    assert isinstance(answer, Refusal)
+    assert answer.next == "flotilla catalog apply 'my cat.yaml' --prune 'x;id>p'"
 
 
 # spec: C7

@@ -1,6 +1,6 @@
 from schemas import codec
 from schemas.ids import ModelName, ReplicaId, RouterId
-from services.router.idle import CHUNK_BYTES, LastUsed, Uses, report
+from services.router.idle import CHUNK_BYTES, KEPT_SECONDS, LastUsed, Uses, report
 from tests.builders import AT, NOW, at
 
 ROUTER = RouterId("router-1")
@@ -59,6 +59,20 @@ def test_the_last_use_counts_and_what_is_gone_is_forgotten() -> None:
     used.note(ReplicaId("a"), 1.0)
     used.note(ReplicaId("a"), 3.0)
     used.note(ReplicaId("b"), 2.0)
-    used.keep([ReplicaId("a"), ReplicaId("c")])
+    for now in (10.0, 10.0 + KEPT_SECONDS):
+        used.keep([ReplicaId("a"), ReplicaId("c")], now)
+        assert (used.of(ReplicaId("a")), used.of(ReplicaId("b"))) == (3.0, 2.0)
+    used.keep([ReplicaId("a"), ReplicaId("c")], 11.0 + KEPT_SECONDS)
     assert used.of(ReplicaId("a")) == 3.0
     assert used.of(ReplicaId("b")) is None
+
+
+def test_being_away_is_counted_anew_after_each_return() -> None:
+    """# spec: T8"""
+    used, a = LastUsed(), ReplicaId("a")
+    used.note(a, 1.0)
+    used.keep([], 10.0)
+    used.keep([a], 20.0)
+    used.keep([], KEPT_SECONDS)
+    used.keep([], KEPT_SECONDS + 20.0)
+    assert used.of(a) == 1.0

@@ -3,7 +3,7 @@ from schemas.documents import Gone, RouterReport
 from schemas.ids import ModelName, ReplicaId, RouterId
 from services.router.breaker import FAILURES
 from services.router.endpoints import Table
-from services.router.idle import CHUNK_BYTES, LastUsed
+from services.router.idle import CHUNK_BYTES, KEPT_SECONDS, LastUsed
 from services.router.report import Reporter
 from tests.builders import AT, NOW, at
 from tests.support.router import a_catalog, a_shard, an_endpoint
@@ -47,16 +47,53 @@ def test_a_busy_replica_is_in_use_now() -> None:
     assert told(reporter, NOW + 20) == [{"tiny": {"a": at(20)}}]
 
 
-def test_what_has_left_the_table_leaves_the_report() -> None:
-    """# spec: C5"""
+def test_a_use_is_told_while_its_replica_is_away_and_when_it_is_back() -> None:
+    """# spec: T8"""
     reporter, table, used = a_reporter("a", "b")
     used.note(ReplicaId("a"), NOW + 1)
     assert told(reporter, NOW + 10) == [{"tiny": {"a": at(1)}}]
     table.put(("tiny", "00"), a_shard(an_endpoint("h:1", "b")))
-    assert told(reporter, NOW + 20) == [{"tiny": {}}]
+    table.tidy()
+    reporter.again()
+    assert told(reporter, NOW + 20) == [{"tiny": {"a": at(1)}}]
+    table.put(("tiny", "00"), a_shard(an_endpoint("h:2", "a"), an_endpoint("h:1", "b")))
+    reporter.again()
+    assert told(reporter, NOW + 30) == [{"tiny": {"a": at(1)}}]
+
+
+def test_a_stream_is_a_use_until_it_ends_also_when_its_model_is_removed() -> None:
+    """# spec: T8, C4"""
+    reporter, table, _ = a_reporter("a")
+    ((_, _, live),) = table.endpoints()
+    live.in_flight = 1
     table.set_catalog(a_catalog("models: {}"))
-    assert told(reporter, NOW + 30) == [{}]
+    table.put(("tiny", "00"), None)
+    table.tidy()
+    assert told(reporter, NOW + 10) == [{"tiny": {"a": at(10)}}]
+    assert told(reporter, NOW + 20) == [{"tiny": {"a": at(20)}}]
+    live.in_flight = 0
+    table.tidy()
+    reporter.again()
+    assert told(reporter, NOW + 30) == [{"tiny": {"a": at(20)}}]
+
+
+def test_what_has_left_the_table_for_long_leaves_the_report() -> None:
+    """# spec: C5"""
+    reporter, table, used = a_reporter("a", "b")
+    used.note(ReplicaId("a"), NOW + 1)
+    assert told(reporter, NOW + 10) == [{"tiny": {"a": at(1)}}]
+    table.set_catalog(a_catalog("models: {}"))
+    assert told(reporter, NOW + 20) == []
+    assert told(reporter, NOW + 21 + KEPT_SECONDS) == [{}]
     assert used.of(ReplicaId("a")) is None
+
+
+def test_a_replica_that_left_unused_leaves_the_report_at_once() -> None:
+    """# spec: C5"""
+    reporter, table, _ = a_reporter("a")
+    assert told(reporter, NOW + 10) == [{"tiny": {}}]
+    table.set_catalog(a_catalog("models: {}"))
+    assert told(reporter, NOW + 20) == [{}]
 
 
 def test_a_chunk_that_is_no_longer_needed_is_marked_gone() -> None:
@@ -69,7 +106,8 @@ def test_a_chunk_that_is_no_longer_needed_is_marked_gone() -> None:
     assert len(written) > 1
     assert sum(len(name) for name in many) * 2 > CHUNK_BYTES
     table.put(("tiny", "00"), a_shard())
-    after = reporter.tick(NOW + 20)
+    assert reporter.tick(NOW + 20) == []
+    after = reporter.tick(NOW + 21 + KEPT_SECONDS)
     assert after[0][0] == subjects.router_report(ROUTER, 0)
     assert [(subject, document) for subject, _, document in after[1:]] == [
         (subjects.router_report(ROUTER, number), Gone(id=ROUTER))
