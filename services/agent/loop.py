@@ -177,9 +177,20 @@ class Agent:
         follower = Follower(self.connection, (subject,), lambda: (subject,), arrived)
         async with asyncio.TaskGroup() as following:
             following.create_task(follower.run())
+            following.create_task(self._check())
             while True:  # The last live copy of a subject may be lost without a trace.
                 await asyncio.sleep(RESYNC_SECONDS * self._source.uniform(0.5, 1.5))
                 follower.resync()
+
+    async def _check(self) -> None:
+        """Now and then, whether the shard documents in the log are what was told. For ever."""
+        while True:
+            await asyncio.sleep(RESYNC_SECONDS * self._source.uniform(0.5, 1.5))
+            await self._reports.settled()
+            try:
+                self.shards.check(await read_shards(self.connection, self.config.node))
+            except Unavailable as error:
+                log.info("agent.check_waits", reason=str(error))
 
     async def _register(self, writer: Writer) -> None:
         """Claim the node's name, and learn which shard documents stand there."""

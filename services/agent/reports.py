@@ -22,6 +22,7 @@ class Reports:
         self._writer: Writer | None = None
         self._ended = asyncio.Event()
         self._told: dict[ReplicaId, ShardStatus] = {}
+        """What should stand in the log."""
 
     def begin(self, writer: Writer) -> None:
         """A log is trusted. The caller puts the lives again."""
@@ -41,6 +42,14 @@ class Reports:
         self._told[life.replica] = document
         subject = subjects.node_shard(self._node, life.slot)
         self._writer.put(subject, f"shard.{life.phase}", document, life.order.cause)
+
+    def doubt(self, life: Life, standing: ShardStatus | None) -> bool:
+        """True: not what was told stands in its slot, and the next `put` writes again."""
+        told = self._told.get(life.replica)
+        if told is None or told == standing:
+            return False
+        del self._told[life.replica]
+        return True
 
     async def settled(self) -> bool:
         """Everything put stands in the log. False: no log is trusted, or that one no more."""

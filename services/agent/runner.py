@@ -37,7 +37,7 @@ class Runner:
     def __init__(self, life: Life, host: Host) -> None:
         self.life = life
         self.kept = False
-        """`life` is on disk."""
+        """`life` is on disk. False from its change until then: a thread may be writing its file."""
         self._host = host
         self._events: asyncio.Queue[Event] = asyncio.Queue()
         self._watchers: list[asyncio.Task[None]] = []
@@ -96,6 +96,7 @@ class Runner:
         """
         if self.life == before and self.kept:
             return
+        self.kept = False
         self.kept = await self._save()
         if self.life.phase != before.phase:
             self._say()

@@ -9,10 +9,11 @@ from collections.abc import Iterable
 
 import structlog
 from msgspec import Struct
+from msgspec.structs import replace
 
 from schemas.beats import EngineLoad
 from schemas.documents import AssignedShard, Assignment, Session, ShardStatus
-from schemas.ids import ReplicaId
+from schemas.ids import EventId, ReplicaId
 from services.agent import clock, shard
 from services.agent.disk import RETRY_SECONDS, Disk
 from services.agent.host import Host
@@ -31,6 +32,12 @@ class Stranger(Struct, frozen=True):
 
     slot: int
     status: ShardStatus
+
+
+def _claim(life: Life) -> tuple[bool, bool, float]:
+    """The greater, the more its slot is its own."""
+    alive = life.process is not None and proc.is_alive(life.process.engine)
+    return alive, life.phase != "stopped", life.since
 
 
 class Shards:
@@ -68,16 +75,30 @@ class Shards:
             for life in lives
             if life.process is not None and proc.is_alive(life.process.engine)
         )
-        for life in lives:
-            self._slots.keep(life.replica, life.slot)
+        for life in self._apart(lives):
             self._add(life, host, group)
+
+    def _apart(self, lives: Iterable[Life]) -> list[Life]:
+        """No two in one slot: it stays with whose engine lives, else with the newest."""
+        ranked = sorted(lives, key=_claim, reverse=True)
+        moved = [life for life in ranked if not self._slots.keep(life.replica, life.slot)]
+        for life in moved:
+            log.warning("shard.slot_taken", replica=life.replica, slot=life.slot)
+        kept = [life for life in ranked if life not in moved]
+        return kept + [replace(life, slot=self._slots.take(life.replica)) for life in moved]
 
     def meet(self, strangers: Iterable[Stranger]) -> None:
         """Documents of this node in the log. What is known already is passed over."""
         for each in strangers:
             if each.status.replica not in self._runners:
-                self._slots.keep(each.status.replica, each.slot)
-                self._strangers[each.status.replica] = each
+                self._meet(each)
+
+    def _meet(self, stranger: Stranger) -> None:
+        """Where a shard that is known has its slot, its document is about to be written over."""
+        replica = stranger.status.replica
+        if not self._slots.keep(replica, stranger.slot):
+            stranger = replace(stranger, slot=self._slots.take(replica))
+        self._strangers[replica] = stranger
 
     def assign(self, assignment: Assignment, host: Host, group: asyncio.TaskGroup) -> None:
         """The full set of what should run here."""
@@ -91,7 +112,7 @@ class Shards:
             if replica not in self._wanted:
                 runner.send(shard.Dropped())
         for replica in [name for name in self._strangers if name not in self._wanted]:
-            self._reports.bury(replica, self._strangers.pop(replica).slot)
+            self._bury(replica, self._strangers.pop(replica).slot)
             self._slots.free(replica)
         self._stopped.set()  # Some may have stopped before any assignment was known.
 
@@ -113,15 +134,34 @@ class Shards:
         self._tasks[life.replica] = group.create_task(runner.run())
 
     def changed(self, life: Life) -> None:
-        """A runner's state is on disk: tell the log."""
+        """A runner's state is on disk: tell the log, unless its slot is another's by now."""
+        if not self._slots.holds(life.replica, life.slot):
+            log.warning("shard.slot_lost", replica=life.replica, slot=life.slot)
+            return
         self._reports.put(life)
         if life.phase == "stopped" and not life.wanted:
             self._stopped.set()
 
     def tell_all(self) -> None:
         """A log is trusted anew."""
-        for life in self.lives:
-            self.changed(life)
+        for runner in self._runners.values():
+            self._tell(runner)
+
+    def _tell(self, runner: Runner) -> None:
+        if runner.kept or runner.life.phase != "stopped":
+            self.changed(runner.life)
+
+    def check(self, standing: Iterable[Stranger]) -> None:
+        """What the log holds of this node: where it is not what was told, that is told again."""
+        documents = {each.slot: each.status for each in standing}
+        for runner in self._runners.values():
+            if self._reports.doubt(runner.life, documents.get(runner.life.slot)):
+                log.warning("shard.told_again", replica=runner.life.replica)
+                self._tell(runner)
+
+    def _bury(self, replica: ReplicaId, slot: int, cause: EventId | None = None) -> None:
+        if self._slots.holds(replica, slot):
+            self._reports.bury(replica, slot, cause)
 
     async def retire(self) -> None:
         """Free the slots of what has stopped and is wanted no more. For ever."""
@@ -132,7 +172,7 @@ class Shards:
                 continue  # `tell_all` comes back to it.
             over = [runner.life for runner in self._runners.values() if self._is_over(runner)]
             for life in over:
-                self._reports.bury(life.replica, life.slot, life.order.cause)
+                self._bury(life.replica, life.slot, life.order.cause)
             if over and await self._reports.settled():
                 left = [life.replica for life in over if not self._forget(life.replica)]
                 if left:
@@ -145,7 +185,10 @@ class Shards:
         return runner.kept and life.phase == "stopped" and not life.wanted and not wanted
 
     def _forget(self, replica: ReplicaId) -> bool:
-        """False: its state file is still there, and with it its slot is taken."""
+        """False: its state file is still there, and with it its slot is taken.
+
+        `_is_over` and the removal are one step: between them a save could bring the file back.
+        """
         if not self._is_over(self._runners[replica]):
             return True  # Placed here anew meanwhile, in its old slot.
         if not self._disk.keep_now(f"state of {replica}", lambda: self._store.forget(replica)):

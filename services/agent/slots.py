@@ -19,9 +19,16 @@ class Slots:
             self._of[replica] = next(n for n in range(len(used) + 1) if n not in used)
         return self._of[replica]
 
-    def keep(self, replica: ReplicaId, slot: int) -> None:
-        """It has had this one before."""
+    def keep(self, replica: ReplicaId, slot: int) -> bool:
+        """It has had this one before. False: another has it, and nothing is changed."""
+        if any(held == slot and other != replica for other, held in self._of.items()):
+            return False
         self._of[replica] = slot
+        return True
+
+    def holds(self, replica: ReplicaId, slot: int) -> bool:
+        """It may write there."""
+        return self._of.get(replica) == slot
 
     def free(self, replica: ReplicaId) -> None:
         """It may be given to another."""

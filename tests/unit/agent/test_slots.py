@@ -23,3 +23,13 @@ def test_what_stood_there_before_is_not_given_away() -> None:
     slots.keep(A, 0)
     slots.keep(B, 2)
     assert slots.take(C) == 1
+
+
+def test_two_replicas_never_share_a_slot() -> None:
+    slots = Slots()
+    assert slots.keep(A, 0)
+    assert not slots.keep(B, 0)
+    assert slots.holds(A, 0)
+    assert not slots.holds(B, 0)
+    assert slots.take(B) == 1
+    assert slots.keep(A, 0)
