@@ -59,7 +59,9 @@ class Reporter:
         return written
 
     def _uses(self, now: float) -> Uses:
-        """A replica that is busy is in use at this moment, in the table or not."""
+        """A replica that is busy is in use at this moment, in the table or not. Of a model that left
+        the catalog only that is told; the rest is remembered in case that it returns.
+        """
         busy = self._table.busy()
         for replica in busy:
             self._used.note(replica, now)
@@ -71,8 +73,10 @@ class Reporter:
         known, self._models = self._models | watched, {}
         for replica, model in known.items():
             used = self._used.of(replica)
-            if used is not None or replica in watched:
-                self._models[replica] = model
+            if used is None and replica not in watched:
+                continue
+            self._models[replica] = model
+            if replica in busy or model in self._table.catalog.models:
                 found.setdefault(model, {})[replica] = used
         return found
 

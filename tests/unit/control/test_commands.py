@@ -1,5 +1,3 @@
-import shlex
-
 from schemas import codec, subjects
 from schemas.api import Accepted, ApplyCatalog, Refusal
 from schemas.documents import CatalogPointer, CatalogRevision, CommandRecord

@@ -74,7 +74,9 @@ def test_a_stream_is_a_use_until_it_ends_also_when_its_model_is_removed() -> Non
     live.in_flight = 0
     table.tidy()
     reporter.again()
-    assert told(reporter, NOW + 30) == [{"tiny": {"a": at(20)}}]
+    assert told(reporter, NOW + 30) == [{}]
+    table.set_catalog(a_catalog())
+    assert told(reporter, NOW + 40) == [{"tiny": {"a": at(20)}}]
 
 
 def test_what_has_left_the_table_for_long_leaves_the_report() -> None:
@@ -82,9 +84,9 @@ def test_what_has_left_the_table_for_long_leaves_the_report() -> None:
     reporter, table, used = a_reporter("a", "b")
     used.note(ReplicaId("a"), NOW + 1)
     assert told(reporter, NOW + 10) == [{"tiny": {"a": at(1)}}]
-    table.set_catalog(a_catalog("models: {}"))
+    table.put(("tiny", "00"), a_shard(an_endpoint("h:1", "b")))
     assert told(reporter, NOW + 20) == []
-    assert told(reporter, NOW + 21 + KEPT_SECONDS) == [{}]
+    assert told(reporter, NOW + 21 + KEPT_SECONDS) == [{"tiny": {}}]
     assert used.of(ReplicaId("a")) is None
 
 
