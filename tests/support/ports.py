@@ -1,4 +1,9 @@
-"""Free TCP ports on loopback."""
+"""Free TCP ports on loopback, each handed out once.
+
+All are below the ephemeral ones, so that no client's own end takes one while its server is away, and
+each run of tests takes from chunks that it holds by a lock, so that two runs side by side do not meet:
+a program may bind its port long after it was given one.
+"""
 
 import fcntl
 import os
@@ -6,58 +11,67 @@ import socket
 import tempfile
 from pathlib import Path
 
+_FIRST, _END = 10000, 32000
+_CHUNK = 200
+
+
+class _Chunks:
+    """What this process holds. The locks go with it, however it ends."""
+
+    def __init__(self) -> None:
+        self._next = self._end = 0
+        self._untried = iter(range(_FIRST, _END, _CHUNK))
+        self._locks: list[int] = []
+
+    def take(self, size: int) -> int:
+        """The first of `size` ports in a row."""
+        while True:
+            if self._next + size > self._end:
+                self._another()
+            first = self._next
+            taken = [port for port in range(first, first + size) if not _is_free(port)]
+            self._next = taken[-1] + 1 if taken else first + size
+            if not taken:
+                return first
+
+    def _another(self) -> None:
+        for first in self._untried:
+            if self._lock(first):
+                self._next, self._end = first, first + _CHUNK
+                return
+        raise AssertionError("no ports are left for tests")
+
+    def _lock(self, first: int) -> bool:
+        """False: another run has it."""
+        folder = Path(tempfile.gettempdir()) / "flotilla-test-ports"
+        folder.mkdir(exist_ok=True)
+        descriptor = os.open(folder / str(first), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return False
+        self._locks.append(descriptor)
+        return True
+
+
+_CHUNKS = _Chunks()
+
 
 def free_port() -> int:
-    """A port that nobody listens on right now."""
-    return free_ports(1)[0]
+    """A port that nobody listens on."""
+    return _CHUNKS.take(1)
 
 
 def free_ports(count: int) -> list[int]:
-    """Distinct ports that nobody listens on right now."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
+    """Distinct ports that nobody listens on."""
+    return [free_port() for _ in range(count)]
 
 
 def free_range(size: int) -> tuple[int, int]:
-    """A run of free ports, first and last: below the ephemeral ones, so that no client takes one.
-
-    It is this process's until it ends: an engine may bind its port long after it was given one, and
-    test runs beside this one must not have taken it by then.
-    """
-    blocks = -(-size // _BLOCK)
-    for first in range(20000, 32000, blocks * _BLOCK):
-        starts = range(first, first + blocks * _BLOCK, _BLOCK)
-        ports = range(first, first + size)
-        if all(_reserve(start) for start in starts) and all(_is_free(port) for port in ports):
-            return first, first + size - 1
-    raise AssertionError("no run of free ports")
-
-
-_BLOCK = 10
-_RESERVED: dict[int, int] = {}
-"""Descriptors by first port: the locks go with the process, however it ends."""
-
-
-def _reserve(first: int) -> bool:
-    """False: this process or another has it."""
-    if first in _RESERVED:
-        return False
-    folder = Path(tempfile.gettempdir()) / "flotilla-test-ports"
-    folder.mkdir(exist_ok=True)
-    descriptor = os.open(folder / str(first), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        return False
-    _RESERVED[first] = descriptor
-    return True
+    """A run of free ports, first and last."""
+    first = _CHUNKS.take(size)
+    return first, first + size - 1
 
 
 def _is_free(port: int) -> bool:

@@ -197,7 +197,7 @@ def test_an_operators_day_at_a_real_control(up: Up, tmp_path: Path) -> None:
     refused = up.flotilla("catalog", "apply", str(other))
     assert refused.returncode == Exit.REFUSED
     (step,) = re.findall(r"next: (?:uv run )?flotilla (.*)", refused.stderr)
-    assert step == f"catalog apply {other} --prune tiny"
+    assert step == f"catalog apply {other} --prune tiny --data {up.data}"
     late = up.flotilla(*step.split(), "--if-revision", "7")
     assert (late.returncode, "[revision_changed]" in late.stderr) == (Exit.REFUSED, True)
     assert up.flotilla(*step.split(), "--reason", "renamed").returncode == Exit.YES
