@@ -5,7 +5,7 @@ happenings (history only). The server republishes what it stored from `flotilla.
 `flotilla.live.…`. Beats, load figures and request/reply are core NATS and stored nowhere.
 """
 
-from schemas.ids import ControlId, ModelName, NodeId, ReplicaId, RouterId, token
+from schemas.ids import ControlId, ModelName, NodeId, RouterId, token
 
 LOG = "FLOTILLA_LOG"
 STATE = "FLOTILLA_STATE"
@@ -115,8 +115,3 @@ def control_beat(control: ControlId) -> str:
 def load(node: NodeId) -> str:
     """Core NATS, once a second: scraped figures of the node's engines."""
     return f"flotilla.load.{token(node)}"
-
-
-def tail(node: NodeId, replica_of: ReplicaId) -> str:
-    """Stored in FLOTILLA_TAILS: engine log around a failure, at most 64 KiB."""
-    return f"{TAIL_ROOT}{token(node)}.{token(replica_of)}"

@@ -14,8 +14,6 @@ from services.router.source import Standing
 Outcome = Literal["ok", "rejected", "refused", "failed", "broken", "cancelled"]
 """`rejected`: a 4xx; `refused`: nothing could take it; `failed`: no proper answer; `broken`: ended
 after bytes had been sent; `cancelled`: the client left."""
-OUTCOMES: tuple[Outcome, ...] = ("ok", "rejected", "refused", "failed", "broken", "cancelled")
-
 OTHER = "other"
 _FIRST_BYTE_BUCKETS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100)
 
