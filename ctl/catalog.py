@@ -10,7 +10,8 @@ from ctl.failure import Exit, Failure
 from ctl.faults import fault_lines
 from ctl.operator import Operator, Verb
 from ctl.render import encoded, result
-from schemas.api import Accepted, ApplyCatalog, CatalogView
+from schemas.api import ApplyCatalog, CatalogView
+from schemas.frames import Accepted
 from schemas.ids import ModelName
 
 STDIN = "-"

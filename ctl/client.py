@@ -16,7 +16,8 @@ from msgspec import Struct
 from ctl.failure import Exit, Failure
 from ctl.faults import fault_lines
 from schemas import codec
-from schemas.api import ROUTES, Frame, Refusal, Route
+from schemas.api import ROUTES, Route
+from schemas.frames import Frame, Refusal
 
 F = TypeVar("F", bound=Frame)
 

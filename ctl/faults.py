@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from schemas.api import Fault
+from schemas.frames import Fault
 from services.fleet.faults import place
 
 

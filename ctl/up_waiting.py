@@ -9,16 +9,8 @@ from ctl.failure import Exit, Failure
 from ctl.progress import Progress
 from ctl.token import made_by_control, read_token
 from ctl.up_plan import Plan
-from schemas.api import (
-    Accepted,
-    ApplyCatalog,
-    Frame,
-    ModelList,
-    ModelRow,
-    ReplicaList,
-    ReplicaRow,
-    Status,
-)
+from schemas.api import ApplyCatalog, ModelList, ModelRow, ReplicaList, ReplicaRow, Status
+from schemas.frames import Accepted, Frame
 
 QUIET = {"ready", "stopped"}
 TROUBLED = {"degraded", "failed", "pending"}

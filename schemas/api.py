@@ -9,13 +9,8 @@ from typing import Literal
 from msgspec import Raw, Struct
 
 from schemas.documents import CardHealth, LastError, NodeCondition, NodeRefusal, Progress
-from schemas.ids import EngineName, EventId, GpuUuid, ModelName, NodeId, ReplicaId, RouterId
-
-API_VERSION = "flotilla/v1"
-
-Role = Literal["viewer", "operator", "admin"]
-ROLES: tuple[Role, ...] = ("viewer", "operator", "admin")
-"""Each may do all that the ones before it may."""
+from schemas.frames import Accepted, Frame, Role
+from schemas.ids import EngineName, GpuUuid, ModelName, NodeId, ReplicaId, RouterId
 
 ReplicaPhase = Literal[
     "placed", "starting", "loading", "ready", "draining", "stopping", "failed", "gone"
@@ -23,14 +18,6 @@ ReplicaPhase = Literal[
 ModelCondition = Literal[
     "ready", "degraded", "starting", "pending", "failed", "stopped", "draining"
 ]
-
-
-class Frame(Struct, frozen=True, kw_only=True, tag_field="kind", rename="camel"):
-    """What every answer says beside its content."""
-
-    as_of_seq: int
-    """LOG sequence that the answer was computed at."""
-    api_version: str = API_VERSION
 
 
 class Damage(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -268,38 +255,6 @@ class ApplyCatalog(Struct, frozen=True, kw_only=True, rename="camel"):
     prune_all: bool = False
     if_revision: int | None = None
     reason: str = ""
-
-
-class Accepted(Frame, frozen=True, kw_only=True, tag="Accepted"):
-    """The command stands in the log."""
-
-    command: EventId
-    revision: int = 0
-    changed: bool = True
-    """False: the fleet was so already; nothing was written."""
-
-
-class Fault(Struct, frozen=True, kw_only=True, rename="camel"):
-    """One fault of a catalog or setting, with its place."""
-
-    file: str = ""
-    line: int = 0
-    """From 1; 0: no place."""
-    column: int = 0
-    path: str = ""
-    """`models.llama-70b.replicas`."""
-    message: str
-    hint: str = ""
-
-
-class Refusal(Frame, frozen=True, kw_only=True, tag="Refusal"):
-    """The answer is no. `code` is stable, `message` is for people, `next` can be typed."""
-
-    code: str
-    message: str
-    why: str = ""
-    next: str = ""
-    faults: tuple[Fault, ...] = ()
 
 
 class Route(Struct, frozen=True, kw_only=True):

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from schemas.api import Fault
+from schemas.frames import Fault
 from services.fleet.faults import one_line
 from services.fleet.settings import (
     DEFAULT_FILE,

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 from aiohttp import web
 from msgspec import DecodeError, Raw
 
-from schemas import api, codec
+from schemas import api, codec, frames
 from services.control.commands import Actor, plan_apply
 from services.control.explaining import explain_model
 from services.control.loop import LogRefuses, Loop, NotLeading, OutcomeUnknown, TooMany
@@ -40,7 +40,7 @@ STATUS_OF = {
 """HTTP status by code; every other refusal is a conflict."""
 CONFLICT = 409
 
-Answer = Callable[[web.Request, Token], Awaitable[api.Frame]]
+Answer = Callable[[web.Request, Token], Awaitable[frames.Frame]]
 
 
 class Api:
@@ -122,13 +122,15 @@ class Api:
 
     def _refuse(self, code: str, message: str, why: str = "", next_: str = "") -> web.Response:
         return _encoded(
-            api.Refusal(
+            frames.Refusal(
                 as_of_seq=self._loop.state.sequence, code=code, message=message, why=why, next=next_
             )
         )
 
-    def _refusal(self, code: str, message: str, why: str = "") -> api.Refusal:
-        return api.Refusal(as_of_seq=self._loop.state.sequence, code=code, message=message, why=why)
+    def _refusal(self, code: str, message: str, why: str = "") -> frames.Refusal:
+        return frames.Refusal(
+            as_of_seq=self._loop.state.sequence, code=code, message=message, why=why
+        )
 
     def _live(self) -> Live:
         loop = self._loop
@@ -167,23 +169,23 @@ class Api:
             if now - at < ROUTER_SHOWN_SECONDS
         )
 
-    async def _status(self, _request: web.Request, _token: Token) -> api.Frame:
+    async def _status(self, _request: web.Request, _token: Token) -> frames.Frame:
         return views.status(self._loop.state, self._loop.current().catalog, self._live())
 
-    async def _nodes(self, _request: web.Request, _token: Token) -> api.Frame:
+    async def _nodes(self, _request: web.Request, _token: Token) -> frames.Frame:
         state = self._loop.state
         return api.NodeList(as_of_seq=state.sequence, items=views.nodes(state, self._live()))
 
-    async def _replicas(self, _request: web.Request, _token: Token) -> api.Frame:
+    async def _replicas(self, _request: web.Request, _token: Token) -> frames.Frame:
         state = self._loop.state
         return api.ReplicaList(as_of_seq=state.sequence, items=views.replicas(state, self._live()))
 
-    async def _models(self, _request: web.Request, _token: Token) -> api.Frame:
+    async def _models(self, _request: web.Request, _token: Token) -> frames.Frame:
         state = self._loop.state
         rows = views.models(state, self._loop.current().catalog)
         return api.ModelList(as_of_seq=state.sequence, items=rows)
 
-    async def _catalog(self, _request: web.Request, _token: Token) -> api.Frame:
+    async def _catalog(self, _request: web.Request, _token: Token) -> frames.Frame:
         state, current = self._loop.state, self._loop.current()
         pointer = state.catalog.get(())
         return api.CatalogView(
@@ -194,7 +196,7 @@ class Api:
             source=current.catalog.source(),
         )
 
-    async def _explain(self, request: web.Request, _token: Token) -> api.Frame:
+    async def _explain(self, request: web.Request, _token: Token) -> frames.Frame:
         name = unquote(request.match_info["model"])
         model = self._loop.current().catalog.resolve(name)
         if model is None:
@@ -202,11 +204,11 @@ class Api:
             return self._refusal("no_such_model", f"no model {name}", f"the catalog has {known}")
         return explain_model(self._loop.state, model)
 
-    async def _state(self, _request: web.Request, _token: Token) -> api.Frame:
+    async def _state(self, _request: web.Request, _token: Token) -> frames.Frame:
         state = self._loop.state
         return api.StateDump(as_of_seq=state.sequence, state=Raw(state.dump()))
 
-    async def _apply(self, request: web.Request, token: Token) -> api.Frame:
+    async def _apply(self, request: web.Request, token: Token) -> frames.Frame:
         body = await _body(request)
         if body is None:
             return self._refusal("too_large", f"more than {LARGEST_BODY} bytes")
@@ -233,6 +235,6 @@ def _shown(request: web.Request) -> str:
     return token.strip() if scheme.lower() == "bearer" else ""
 
 
-def _encoded(frame: api.Frame) -> web.Response:
-    status = STATUS_OF.get(frame.code, CONFLICT) if isinstance(frame, api.Refusal) else 200
+def _encoded(frame: frames.Frame) -> web.Response:
+    status = STATUS_OF.get(frame.code, CONFLICT) if isinstance(frame, frames.Refusal) else 200
     return web.Response(body=codec.encode(frame), status=status, content_type="application/json")

@@ -11,8 +11,9 @@ from typing import Literal
 from msgspec import Struct
 
 from schemas import subjects
-from schemas.api import Accepted, ApplyCatalog, Fault, Frame, Refusal
+from schemas.api import ApplyCatalog
 from schemas.documents import CatalogPointer, CatalogRevision, CommandRecord
+from schemas.frames import Accepted, Fault, Frame, Refusal
 from schemas.ids import EventId, ModelName
 from services.control.current import next_revision
 from services.control.drafts import Draft

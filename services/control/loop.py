@@ -22,8 +22,9 @@ from time import monotonic, time  # noqa: TID251 - `time` for display before the
 import structlog
 
 from schemas import codec, subjects
-from schemas.api import Damage, Frame
+from schemas.api import Damage
 from schemas.beats import ControlBeat
+from schemas.frames import Frame
 from services.control.beating import own_beat
 from services.control.clock import Clock
 from services.control.current import Current, CurrentCatalog

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from schemas.api import Frame
+from schemas.frames import Frame
 from services.control.current import Current
 from services.control.drafts import Draft
 from services.fleet.state import FleetState

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from schemas.api import ROLES, Role
+from schemas.frames import ROLES, Role
 from services.runtime.files import read_if_there, write_atomically
 
 PRINTABLE = "admin.token"

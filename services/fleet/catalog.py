@@ -15,8 +15,8 @@ from typing import NoReturn
 from msgspec import Raw, Struct
 
 from schemas import codec
-from schemas.api import Fault
 from schemas.catalog import EngineEnvironment, Model
+from schemas.frames import Fault
 from schemas.ids import EngineName, ModelName
 from services.fleet.catalog_check import check
 from services.fleet.catalog_source import digest, source_of

@@ -10,7 +10,7 @@ from typing import NamedTuple, cast
 
 from msgspec import Struct, structs
 
-from schemas.api import Fault
+from schemas.frames import Fault
 
 LONGEST_BYTES = 1024 * 1024
 DEEPEST = 16

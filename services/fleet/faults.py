@@ -1,6 +1,6 @@
 """A fault of a catalog or setting as compilers print it: `file:line:column: error: message`."""
 
-from schemas.api import Fault
+from schemas.frames import Fault
 
 
 def place(fault: Fault) -> str:

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from schemas.api import Fault
+from schemas.frames import Fault
 from services.fleet.addresses import Address, advertised
 from services.fleet.settings_sources import Given, from_environment, from_file, from_flags
 from services.fleet.settings_table import (

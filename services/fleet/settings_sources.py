@@ -5,7 +5,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, cast
 
-from schemas.api import Fault
+from schemas.frames import Fault
 from services.fleet.nearest import meant
 from services.fleet.settings_table import (
     BY_NAME,

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 
 from msgspec import Struct, structs
 
-from schemas.api import Fault
 from schemas.catalog import EngineEnvironment
 from schemas.documents import Endpoint, EndpointShard
+from schemas.frames import Fault
 from schemas.ids import EngineName, ModelName, NodeId, ReplicaId, token
 from services.fleet.catalog import Catalog, CatalogFaults, from_yaml
 from services.fleet.catalog_metrics import read_metrics

@@ -14,8 +14,8 @@ from pathlib import Path
 import aiohttp
 import structlog
 
-from schemas.api import Fault
 from schemas.documents import Endpoint, EndpointShard
+from schemas.frames import Fault
 from services.fleet.engine_metrics import parse
 from services.fleet.faults import place
 from services.router.endpoints import ShardKey, Table

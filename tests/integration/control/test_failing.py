@@ -11,8 +11,9 @@ import pytest
 import pytest_asyncio
 
 from schemas import codec, subjects
-from schemas.api import ApplyCatalog, Frame
+from schemas.api import ApplyCatalog
 from schemas.beats import AgentBeat, RouterBeat
+from schemas.frames import Frame
 from schemas.ids import ControlId, EventId, LogId, NodeId, RouterId
 from services.control.commands import Actor, plan_apply
 from services.control.damage import SeenFile

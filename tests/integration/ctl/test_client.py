@@ -7,7 +7,8 @@ import pytest
 from ctl.client import Client
 from ctl.failure import Exit, Failure
 from schemas import codec
-from schemas.api import Accepted, ApplyCatalog, Explanation, Fault, NodeList, Refusal
+from schemas.api import ApplyCatalog, Explanation, NodeList
+from schemas.frames import Accepted, Fault, Refusal
 from schemas.ids import EventId
 from tests.support.ports import free_port
 from tests.support.scripted_http import answering

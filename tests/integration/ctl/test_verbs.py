@@ -10,12 +10,10 @@ from ctl.failure import Exit
 from ctl.main import run
 from schemas import codec
 from schemas.api import (
-    Accepted,
     ApplyCatalog,
     CardRow,
     CatalogView,
     Explanation,
-    Frame,
     ModelList,
     ModelRow,
     NodeList,
@@ -27,6 +25,7 @@ from schemas.api import (
     Status,
 )
 from schemas.documents import LastError, NodeRefusal, Progress
+from schemas.frames import Accepted, Frame
 from schemas.ids import EngineName, EventId, GpuUuid, ModelName, NodeId, ReplicaId, RouterId
 from services.fleet import catalog
 from tests.support.scripted_http import answering

@@ -1,6 +1,7 @@
 from schemas import codec, subjects
-from schemas.api import Accepted, ApplyCatalog, Refusal
+from schemas.api import ApplyCatalog
 from schemas.documents import CatalogPointer, CatalogRevision, CommandRecord
+from schemas.frames import Accepted, Refusal
 from schemas.ids import EventId, ModelName
 from services.control.commands import Actor, plan_apply
 from services.control.current import CurrentCatalog

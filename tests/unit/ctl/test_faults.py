@@ -1,5 +1,5 @@
 from ctl.faults import fault_lines
-from schemas.api import Fault
+from schemas.frames import Fault
 
 
 def test_a_fault_reads_like_a_compilers_with_its_hint_below() -> None:

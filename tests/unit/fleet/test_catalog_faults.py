@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from schemas.api import Fault
+from schemas.frames import Fault
 from services.fleet.catalog import LARGEST_BYTES, CatalogFaults, from_json, from_yaml
 
 DATA = Path(__file__).parents[2] / "data" / "catalogs"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.api import Fault
+from schemas.frames import Fault
 from services.fleet.catalog import Catalog, CatalogFaults, from_json, from_yaml, show
 from services.fleet.catalog_yaml import MOST_COPIED
 from tests.support.examples import examples

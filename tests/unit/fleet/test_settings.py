@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.api import Fault
+from schemas.frames import Fault
 from services.fleet.settings import (
     SETTINGS,
     Address,
