@@ -101,6 +101,14 @@ config = Lazy(
     help="Settings of the programs.",
     entries={"show": Entry("ctl.config:show", "Each setting, its value, and where it came from")},
 )
+journal = Lazy(
+    "journal",
+    help="The log itself: the ways out when it is damaged, and bad documents.",
+    entries={
+        "recover": Entry("ctl.journal_recover:recover", "Go on after the log was lost or damaged"),
+        "mend": Entry("ctl.journal_mend:mend", "Put right a document that cannot be read"),
+    },
+)
 
 root = Lazy(
     "flotilla",
@@ -114,6 +122,7 @@ root = Lazy(
         "models": Entry("ctl.main:models", "What clients can ask for"),
         "catalog": Entry("ctl.main:catalog", "validate, apply or show the desired state"),
         "explain-placement": Entry("ctl.explain:explain_placement", "Why a model is where it is"),
+        "journal": Entry("ctl.main:journal", "The log: recover it, mend it"),
         "config": Entry("ctl.main:config", "Settings, and where each value came from"),
         "control": Entry("ctl.programs:control", "Run the control service"),
         "router": Entry("ctl.programs:router", "Run a router"),
