@@ -4,7 +4,6 @@ from msgspec import Raw, Struct
 
 from schemas.ids import EventId, LogId
 
-VERSION = 1
 LOG_ID_PREFIX = 8
 
 
@@ -20,7 +19,8 @@ class Event(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """First 8 characters of the log id."""
     type: str
     """A dotted past-tense tag: `replica.placed`."""
-    v: int = VERSION
+    v: int = 1
+    """Version of the document in `data`; see `schemas.versions`."""
     at: str
     """RFC 3339, UTC, microseconds. Control's is the clock of the fleet, all others are for display."""
     src: str

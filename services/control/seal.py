@@ -6,6 +6,7 @@ from schemas import codec
 from schemas.documents import Document
 from schemas.events import Event, log_prefix
 from schemas.ids import ControlId, EventId, LogId
+from schemas.versions import version_of
 from services.control.drafts import Draft
 from services.log.append import Sealed
 
@@ -35,6 +36,7 @@ class Envelope(Struct, frozen=True, kw_only=True):
             id=id_,
             log=log_prefix(self.log),
             type=type_,
+            v=version_of(type(document)),
             at=codec.rfc3339(self.now),
             src=f"control/{self.control}",
             corr=corr,

@@ -10,9 +10,11 @@ import msgspec
 from msgspec import Struct
 
 from schemas import codec
-from schemas.events import VERSION, Event
+from schemas.documents import Document, Gone
+from schemas.events import Event
+from schemas.versions import from_older, version_of
 
-D = TypeVar("D")
+D = TypeVar("D", bound=Document)
 
 
 class Read(Struct, Generic[D], frozen=True):
@@ -33,18 +35,23 @@ class Newer(Struct, frozen=True):
 
     type: str
     version: int
+    known: int
 
     @property
     def reason(self) -> str:
-        return f"{self.type} v{self.version} is newer than v{VERSION}, which this version knows"
+        return f"{self.type} v{self.version} is newer than v{self.known}, which this version knows"
 
 
 def read(payload: bytes, kind: type[D]) -> Read[D] | Unreadable | Newer:
     """Envelope, version, document."""
     try:
         event = codec.decode_event(payload)
-        if event.v > VERSION:
-            return Newer(event.type, event.v)
-        return Read(event, codec.decode(event.data, kind))
+        known = version_of(kind)
+        if event.v > known:
+            return Newer(event.type, event.v, known)
+        if event.v == known:
+            return Read(event, codec.decode(event.data, kind))
+        document = from_older(event.data, kind, event.v)
     except msgspec.DecodeError as error:
         return Unreadable(str(error))
+    return Unreadable("it is gone") if isinstance(document, Gone) else Read(event, document)

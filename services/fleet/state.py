@@ -33,8 +33,9 @@ from schemas.documents import (
     RouterReport,
     ShardStatus,
 )
-from schemas.events import VERSION, log_prefix
+from schemas.events import Event, log_prefix
 from schemas.ids import EventId, LogId, ModelName, NodeId, ReplicaId, token
+from schemas.versions import from_older, version_of
 
 D = TypeVar("D", bound=Document)
 
@@ -146,12 +147,12 @@ class FleetState:
         self, sequence: int, subject: str, payload: bytes, found: tuple[Family, Key] | None
     ) -> None:
         event = codec.decode_event(payload)
-        if found is None or event.v > VERSION:
+        if found is None or event.v > version_of(found[0].struct):
             self.unknown[subject] = Unknown(sequence, event.type, event.v, event.opt)
             self.unreadable.pop(subject, None)
             return
         family, key = found
-        document = _decode(family, event.data)
+        document = _decode(family, event)
         self._check_log(event.log, document)
         self.unknown.pop(subject, None)
         self.unreadable.pop(subject, None)
@@ -252,7 +253,7 @@ class FleetState:
         """Why deciding must stop, if it must: events that only a newer version understands."""
         return tuple(
             f"{subject} holds {unknown.type} v{unknown.version} at sequence {unknown.sequence}; "
-            f"this version knows v{VERSION}"
+            f"this version knows {_known(subject)}"
             for subject, unknown in sorted(self.unknown.items())
             if not unknown.optional
         )
@@ -283,8 +284,15 @@ class FleetState:
         return hashlib.sha256(self.dump()).hexdigest()
 
 
-def _decode(family: Family, data: msgspec.Raw) -> Document:
-    payload = bytes(data)
+def _known(subject: str) -> str:
+    found = family_of(subject)
+    return "no such subject" if found is None else f"v{version_of(found[0].struct)}"
+
+
+def _decode(family: Family, event: Event) -> Document:
+    if event.v < version_of(family.struct):
+        return from_older(event.data, family.struct, event.v)
+    payload = bytes(event.data)
     if payload.startswith(_GONE_MARK):
         gone: Gone = _GONE.decode(payload)
         return gone

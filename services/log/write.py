@@ -22,6 +22,7 @@ from schemas import codec
 from schemas.documents import Document
 from schemas.events import Event, log_prefix
 from schemas.ids import EventId, LogId
+from schemas.versions import version_of
 from services.log.api import ApiError
 from services.log.connect import Connection
 from services.log.event_ids import new_event_id
@@ -42,6 +43,7 @@ class _Draft(Struct, frozen=True):
     """A value to write."""
 
     event_type: str
+    version: int
     data: Raw
     cause: EventId | None
     seen: int
@@ -92,7 +94,7 @@ class Writer:
         data = codec.raw(document)
         if len(bytes(data)) > MAX_EVENT_BYTES - ENVELOPE_BYTES:
             raise ValueError(f"{subject}: a document of {len(bytes(data))} bytes is too large")
-        self._waiting[subject] = _Draft(event_type, data, cause, seen)
+        self._waiting[subject] = _Draft(event_type, version_of(type(document)), data, cause, seen)
         self._idle.clear()
         self._wake.set()
 
@@ -128,6 +130,7 @@ class Writer:
             id=new_event_id(now),
             log=log_prefix(self._log_id),
             type=draft.event_type,
+            v=draft.version,
             at=codec.rfc3339(now),
             src=self._source,
             cause=draft.cause,

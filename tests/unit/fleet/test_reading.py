@@ -14,7 +14,7 @@ def test_reads_a_document_with_its_event() -> None:
 def test_what_a_newer_version_wrote_is_not_read_however_well_it_fits() -> None:  # spec: L5
     found = read(an_event(a_genesis(), kind="log.begun", version=2), Genesis)
     assert isinstance(found, Newer)
-    assert found == Newer("log.begun", 2)
+    assert found == Newer("log.begun", 2, 1)
     assert "log.begun v2 is newer than v1" in found.reason
 
 
