@@ -59,6 +59,7 @@ class Opener:
         reports: Callable[[], list[Reported]],
         now: Callable[[], float],
         monitor: tuple[str, int] | None = None,
+        replicas: int | None = None,
     ) -> None:
         self.damage: Damage | None = None
         self.warnings: tuple[str, ...] = ()
@@ -70,12 +71,15 @@ class Opener:
         self._reports = reports
         self._now = now
         self._monitor = monitor
+        self._replicas = replicas
 
     async def open(self) -> Opened:
         """One try. Raises Damaged, or Unavailable."""
         seen, reports = self._seen.seen, self._reports()
         if seen is None or await streams.exists(self._connection):
-            self.warnings = tuple(await streams.create(self._connection, monitor=self._monitor))
+            self.warnings = tuple(
+                await streams.create(self._connection, self._replicas, self._monitor)
+            )
         state = self.last_read = await self._read_state()
         found = await look(self._connection, seen)
         self._judge(found, judge(found, state, state.sequence, reports))
