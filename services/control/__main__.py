@@ -59,7 +59,14 @@ async def serve(config: Config, name: ControlId, seen: SeenFile, tokens: Tokens)
     """Until cancelled."""
     connection = Connection(config.nats_url, name)
     leadership = Leadership(name, secrets.token_hex(4), config.address)
-    loop = Loop(connection, leadership, seen, config.tick_seconds, config.nats_monitor)
+    loop = Loop(
+        connection,
+        leadership,
+        seen,
+        config.tick_seconds,
+        config.nats_monitor,
+        config.log_replicas,
+    )
     code = 0
     await connection.start()
     try:

@@ -20,6 +20,8 @@ class Config(Struct, frozen=True, kw_only=True):
     nats_url: str
     nats_monitor: Address | None
     """Where nats-server says how it is set up."""
+    log_replicas: int | None
+    """Copies of each stream; None: as the server is set up."""
     data: Path
     """Control's own folder."""
     tokens: Path
@@ -36,6 +38,9 @@ def from_settings(found: Resolved) -> Config:
         nats_url=found.text("nats.url"),
         nats_monitor=found.address("control.nats-monitor")
         if found.has("control.nats-monitor")
+        else None,
+        log_replicas=found.count("control.log-replicas")
+        if found.has("control.log-replicas")
         else None,
         data=data,
         tokens=Path(found.text("control.tokens"))

@@ -79,6 +79,7 @@ class Loop:
         seen: SeenFile,
         tick_seconds: float,
         nats_monitor: tuple[str, int] | None = None,
+        log_replicas: int | None = None,
     ) -> None:
         self.connection = connection
         self.leadership = leadership
@@ -91,6 +92,7 @@ class Loop:
             self.ears.reports,
             lambda: self.now(),
             nats_monitor,
+            log_replicas,
         )
         self.writing = Writing(
             connection, leadership, lambda: self.state, lambda: self.now(), self.folded

@@ -139,6 +139,11 @@ SETTINGS: tuple[Setting, ...] = (
         help="nats-server's HTTP monitoring, where it says whether its writes are synced; unset: not asked",
     ),
     Setting(
+        name="control.log-replicas",
+        kind="count",
+        help="copies of each stream of the log; unset: 3 in a cluster of NATS servers, 1 on a single one",
+    ),
+    Setting(
         name="router.name",
         kind="text",
         help="name of this router; unset: made on first start and kept in the data folder",

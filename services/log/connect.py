@@ -107,6 +107,10 @@ class _Link:
     def alive(self) -> bool:
         return self._client.is_connected and not self.lost.is_set()
 
+    @property
+    def cluster(self) -> str:
+        return str(self._client._server_info.get("cluster") or "")  # No public way.
+
     async def subscribe(self, subject: str, handler: Handler) -> NatsSubscription:
         async def deliver(raw: Msg) -> None:
             try:
@@ -212,6 +216,11 @@ class Connection:
     def connected(self) -> bool:
         """Whether a link stands, as far as is known."""
         return self._up.is_set()
+
+    @property
+    def cluster(self) -> str:
+        """Name of the cluster that the server belongs to. Empty: it stands alone, or no link does."""
+        return "" if self._link is None else self._link.cluster
 
     async def start(self) -> None:
         """Returns at once; the link comes when it comes."""

@@ -22,16 +22,27 @@ class _JetStream(Struct, frozen=True):
 
 class _Page(Struct, frozen=True):
     jetstream: _JetStream
+    feature_flags: dict[str, bool] = {}
 
 
-async def sync_always(host: str, port: int) -> bool | None:
-    """Whether every acknowledged write is on disk. None: it cannot be read."""
+class SetUp(Struct, frozen=True):
+    """How a server is set up."""
+
+    sync_always: bool
+    """Every acknowledged write is on disk."""
+    snapshot_sources: bool
+    """A new leader of a sourced stream knows how far it was fed."""
+
+
+async def set_up(host: str, port: int) -> SetUp | None:
+    """None: it cannot be read."""
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
             page = codec.decode(await _get(host, port, "/varz"), _Page)
     except (OSError, TimeoutError, EOFError, asyncio.LimitOverrunError, DecodeError):
         return None
-    return page.jetstream.config.sync_always
+    flag = page.feature_flags.get("js_snapshot_sources", False)
+    return SetUp(page.jetstream.config.sync_always, flag)
 
 
 async def _get(host: str, port: int, path: str) -> bytes:

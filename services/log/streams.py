@@ -5,6 +5,7 @@ Only control creates them; everybody else waits.
 How it fails:
 - A stream stands there with other settings: ours are put right, others are left as they are. What the
   server refuses to change is a fault that names the setting; nothing is deleted to get our way.
+- A cluster has too few servers for the copies wanted: a fault; no stream is made with fewer.
 - NATS away: Unavailable, from `create`, `exists` and `head`; `wait` waits.
 """
 
@@ -18,7 +19,7 @@ from services.log import api
 from services.log.api import ApiError
 from services.log.connect import Connection
 from services.log.message import Unavailable
-from services.log.monitor import sync_always
+from services.log.monitor import set_up
 
 _SECOND = 1_000_000_000
 _DAY = 24 * 3600 * _SECOND
@@ -33,6 +34,16 @@ SYNC_UNKNOWN = (
 SYNC_NOT_ALWAYS = (
     "the server's sync_interval is not `always`: a power cut may lose acknowledged writes"
 )
+ONE_COPY = (
+    "the streams have one copy in a cluster of NATS servers: without that server the log is away, and "
+    "lost if its disk is (control.log-replicas)"
+)
+NO_SNAPSHOT_SOURCES = (
+    "the server runs without feature_flags { js_snapshot_sources: true }: after a change of its leader "
+    f"{subjects.STATE} may be fed old documents once more"
+)
+COPIES = 3
+"""Of each stream in a cluster, unless told otherwise."""
 
 _LOG: dict[str, Any] = {
     "name": subjects.LOG,
@@ -100,40 +111,55 @@ class Head(Struct, frozen=True):
 
 
 async def create(
-    connection: Connection, replicas: int = 1, monitor: tuple[str, int] | None = None
+    connection: Connection,
+    replicas: int | None = None,
+    monitor: tuple[str, int] | None = None,
 ) -> list[str]:
     """Make the streams, or put right those that stand there. Returns faults and warnings for people.
 
-    `monitor`: host and port of the server's monitoring, if it has one.
+    `replicas`: copies of each; None: 3 in a cluster of servers, 1 on a server that stands alone, and
+    never fewer than a stream has. `monitor`: host and port of the server's monitoring, if it has one.
     """
+    if not connection.connected:
+        raise Unavailable("no connection to NATS")
+    clustered = connection.cluster != ""
+    least = COPIES if clustered else 1
     faults: list[str] = []
     for ours in _ALL:
-        wanted = ours | {"storage": "file", "num_replicas": replicas}
-        faults += await _create(connection, wanted)
-    return [*faults, *await _sync_faults(monitor)]
+        wanted = ours | {"storage": "file", "num_replicas": least if replicas is None else replicas}
+        faults += await _create(connection, wanted, may_have_more=replicas is None)
+    single = [ONE_COPY] if clustered and replicas == 1 else []
+    return [*faults, *single, *await _set_up_faults(monitor, clustered)]
 
 
-async def _sync_faults(monitor: tuple[str, int] | None) -> list[str]:
-    always = await sync_always(*monitor) if monitor else None
-    if always is None:
+async def _set_up_faults(monitor: tuple[str, int] | None, clustered: bool) -> list[str]:
+    found = await set_up(*monitor) if monitor else None
+    if found is None:
         return [SYNC_UNKNOWN]
-    return [] if always else [SYNC_NOT_ALWAYS]
+    unsynced = [] if found.sync_always else [SYNC_NOT_ALWAYS]
+    return (
+        [*unsynced, NO_SNAPSHOT_SOURCES] if clustered and not found.snapshot_sources else unsynced
+    )
 
 
-async def _create(connection: Connection, wanted: dict[str, Any]) -> list[str]:
-    name = wanted["name"]
+async def _create(connection: Connection, wanted: dict[str, Any], may_have_more: bool) -> list[str]:
+    name, copies = wanted["name"], wanted["num_replicas"]
     try:
         await api.call(connection, f"STREAM.CREATE.{name}", wanted, StreamInfo)
     except ApiError as error:
         if error.code == api.STREAM_NAME_IN_USE:
-            return await _put_right(connection, wanted)
-        return [f"stream {name} cannot be created: {error}"]
+            return await _put_right(connection, wanted, may_have_more)
+        return [f"stream {name} cannot be created with num_replicas {copies}: {error}"]
     return []
 
 
-async def _put_right(connection: Connection, wanted: dict[str, Any]) -> list[str]:
+async def _put_right(
+    connection: Connection, wanted: dict[str, Any], may_have_more: bool
+) -> list[str]:
     name = wanted["name"]
     found = (await api.call(connection, f"STREAM.INFO.{name}", None, StreamInfo)).config
+    if may_have_more:
+        wanted |= {"num_replicas": max(wanted["num_replicas"], found["num_replicas"])}
     wrong = [key for key, value in wanted.items() if found.get(key) != value]
     if not wrong:
         return []
