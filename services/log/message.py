@@ -1,12 +1,23 @@
 """What goes over a connection, and how it fails."""
 
 from collections.abc import Mapping
+from typing import Literal
 
 from msgspec import Struct
 
 
 class Unavailable(Exception):
     """NATS, or the stream asked, gave no answer. Whether a write took effect is not known."""
+
+
+class Denied(Unavailable):
+    """NATS does not let this user do that. It had no effect, and has none until NATS is set up anew."""
+
+    def __init__(self, verb: Literal["publish", "subscribe"], subject: str, user: str) -> None:
+        who = f"user {user}" if user else "a client without a user"
+        super().__init__(f"NATS does not let {who} {verb} to {subject}: permissions violation")
+        self.verb = verb
+        self.subject = subject
 
 
 class Message(Struct, frozen=True, gc=False):
