@@ -46,6 +46,12 @@ class Genesis(Document, frozen=True, gc=False, kw_only=True):
     format: int
     parent: LogId | None = None
     """The log that this one replaced after damage."""
+    ancestors: tuple[LogId, ...] = ()
+    """Every earlier log, newest first, at most 16: who slept through two recoveries moves over too."""
+
+    def succeeds(self, log: LogId) -> bool:
+        """Whether who followed `log` goes on with this one."""
+        return log == self.parent or log in self.ancestors
 
 
 class CatalogPointer(Document, frozen=True, gc=False, kw_only=True):
@@ -188,6 +194,9 @@ class NodeVerdict(Document, frozen=True, gc=False, kw_only=True):
     since: str
     lost_patience_seconds: float | None = None
     """The longest patience that this silence has outlasted: models with more still wait."""
+    silent_since: str | None = None
+    """When it was last heard, as far as it could have been heard since, by control's clock; None: it
+    is alive."""
 
 
 class ShardPlan(Document, frozen=True, gc=False, kw_only=True):
@@ -346,6 +355,22 @@ class ControlEpoch(Document, frozen=True, gc=False, kw_only=True):
     incarnation: str
     address: str = ""
     """host:port of the holder's admin listener."""
+
+
+class ControlBrake(Document, frozen=True, gc=False, kw_only=True):
+    """The mass-silence brake (`services.control.brake`). Written when it changes."""
+
+    engaged: bool
+    since: str
+    """When it was engaged, by control's clock. Once it is off, when it had been."""
+    silent: int
+    """Nodes that had fallen silent when it was engaged, `nodes` the fleet's number then."""
+    nodes: int
+    calm_since: str | None = None
+    """While engaged: since when less than a quarter has been silent."""
+    released_by: EventId | None = None
+    """The command that ended it, and pardons every silence that had begun by then; None: it is
+    engaged, or ended by itself."""
 
 
 class ModelUse(Document, frozen=True, gc=False, kw_only=True):

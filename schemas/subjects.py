@@ -21,6 +21,7 @@ CHECKPOINT_ROOT = "flotilla.checkpoint."
 GENESIS = "flotilla.log.s.genesis"
 CATALOG = "flotilla.log.s.catalog"
 CONTROL_EPOCH = "flotilla.log.s.control.epoch"
+CONTROL_BRAKE = "flotilla.log.s.control.brake"
 
 ALL_REVISIONS = "flotilla.log.s.catalog.rev.*"
 ALL_REPLICAS = "flotilla.log.s.replica.>"

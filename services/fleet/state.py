@@ -8,6 +8,9 @@ first event (tests/unit/fleet/test_state.py).
 A payload that cannot be read is set aside: its entity keeps the last good value, is listed in
 `unreadable` and must not be acted on. An event that this version does not understand is listed in
 `unknown`; unless it is marked optional, deciding must stop (`halted`).
+
+A genesis that names the log at hand among its ancestors begins the state anew: whatever stands below it
+is void, whenever it is read. Any other second genesis is foreign: it is set aside as unreadable.
 """
 
 import hashlib
@@ -21,6 +24,7 @@ from schemas.documents import (
     Assignment,
     CatalogPointer,
     CatalogRevision,
+    ControlBrake,
     ControlEpoch,
     Document,
     EndpointShard,
@@ -88,6 +92,7 @@ FAMILIES = (
     Family(("placement", "*"), PlacementVerdict, "placements"),
     Family(("control", "epoch"), ControlEpoch, "epoch"),
     Family(("router", "*", "*"), RouterReport, "routers"),
+    Family(("control", "brake"), ControlBrake, "brake"),
 )
 
 _DECODERS: dict[type[Document], msgspec.json.Decoder[Any]] = {
@@ -109,6 +114,8 @@ class FleetState:
     def __init__(self) -> None:
         self.sequence = 0
         """Highest LOG sequence applied, happenings included."""
+        self.began = 0
+        """LOG sequence of the genesis in force: what stands below it is void."""
         self.newest_control_at = ""
         """Newest `at` of control's documents: the fleet's clock never runs behind it. Not in `dump`."""
         self.genesis: dict[Key, Held[Genesis]] = {}
@@ -123,6 +130,7 @@ class FleetState:
         self.placements: dict[Key, Held[PlacementVerdict]] = {}
         self.epoch: dict[Key, Held[ControlEpoch]] = {}
         self.routers: dict[Key, Held[RouterReport]] = {}
+        self.brake: dict[Key, Held[ControlBrake]] = {}
         self.gone: dict[str, Held[Gone]] = {}
         """By subject: retired entities, whose ids must not be used again."""
         self.unreadable: dict[str, Unreadable] = {}
@@ -133,8 +141,8 @@ class FleetState:
     def apply(self, sequence: int, subject: str, payload: bytes) -> None:
         """Fold one stored message in. Older than what the subject holds: no effect."""
         self.sequence = max(self.sequence, sequence)
-        if not subject.startswith(subjects.STATE_ROOT):
-            return  # A happening changes no state.
+        if sequence < self.began or not subject.startswith(subjects.STATE_ROOT):
+            return  # Of an earlier log, or a happening, which changes no state.
         found = family_of(subject)
         if sequence <= self._applied(subject, found):
             return
@@ -153,7 +161,10 @@ class FleetState:
             return
         family, key = found
         document = _decode(family, event)
-        self._check_log(event.log, document)
+        if isinstance(document, Genesis):
+            self._begin(sequence, document)
+        else:
+            self._check_log(event.log)
         self.unknown.pop(subject, None)
         self.unreadable.pop(subject, None)
         if event.at > self.newest_control_at and event.src.startswith("control/"):
@@ -165,10 +176,22 @@ class FleetState:
         else:
             self._put(family, key, Held(sequence, event.id, event.type, event.at, document))
 
-    def _check_log(self, log: str, document: Document) -> None:
-        """One log id in one log; the first genesis is what the rest is held against."""
-        if isinstance(document, Genesis):
-            return
+    def _begin(self, sequence: int, genesis: Genesis) -> None:
+        """The first genesis, or a recovery of the log at hand. Raises ValueError on a foreign one."""
+        mine = self.log_id
+        if mine is not None and not genesis.succeeds(mine):
+            raise ValueError(f"genesis of log {genesis.log_id}, which does not go on from {mine}")
+        self.began = sequence
+        for family in FAMILIES:
+            table: dict[Key, Held[Any]] = getattr(self, family.table)
+            for key in [key for key, held in table.items() if held.sequence < sequence]:
+                self._remove(family, key)
+        for rest in (self.gone, self.unreadable, self.unknown):
+            for subject in [each for each, found in rest.items() if found.sequence < sequence]:
+                del rest[subject]
+
+    def _check_log(self, log: str) -> None:
+        """One log id in one log; its genesis is what the rest is held against."""
         mine = self.log_id
         if mine is not None and log != log_prefix(mine):
             raise ValueError(f"belongs to log {log}, this is {log_prefix(mine)}")
