@@ -33,8 +33,10 @@ def at(seconds_later: float) -> str:
     return codec.rfc3339(NOW + seconds_later)
 
 
-def a_genesis(log_id: LogId = LOG_ID, parent: LogId | None = None) -> Genesis:
-    return Genesis(log_id=log_id, format=1, parent=parent)
+def a_genesis(
+    log_id: LogId = LOG_ID, parent: LogId | None = None, ancestors: tuple[LogId, ...] = ()
+) -> Genesis:
+    return Genesis(log_id=log_id, format=1, parent=parent, ancestors=ancestors)
 
 
 def a_node(

@@ -3,7 +3,7 @@
 Every program keeps on disk which log it has followed and how far (`Seen`). Another log id, a head
 below what was seen, or STATE holding another id than LOG means that the log was wiped, restored or
 replaced: the program says so, keeps everything running and acts on nothing. A program that has seen
-no log accepts the one it finds; a genesis that names the known log as its parent is a recovery.
+no log accepts the one it finds; a genesis that names the known log among its ancestors is a recovery.
 """
 
 import msgspec
@@ -60,7 +60,7 @@ def damage(found: Found) -> str | None:
         if found.head < seen.highest:
             return f"log {seen.log} ends at {found.head}, but {seen.highest} was seen: it was shortened"
         return None
-    if found.genesis.parent == seen.log:
+    if found.genesis.succeeds(seen.log):
         return None
     stands = found.genesis.log_id
     return f"another log: {stands} stands where {seen.log} was followed to {seen.highest}"
