@@ -10,18 +10,33 @@ from services.log import server
 from tests.support.ports import free_ports
 
 START_CAP_SECONDS = 30.0
+END_CAP_SECONDS = 60.0
+LAME_DUCK = 'lame_duck_grace_period: "1s"\nlame_duck_duration: "30s"\n'
+"""The shortest that the server takes: its clients are sent away one a second."""
 
 
 class NatsServer:
     """One process. `stop` is SIGTERM, `kill` is SIGKILL; `start` brings the same store back."""
 
-    def __init__(self, directory: Path, *, monitored: bool = False, sync: str = "always") -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        monitored: bool = False,
+        sync: str = "always",
+        name: str = "flotilla",
+        cluster: server.Cluster | None = None,
+        store: Path | None = None,
+    ) -> None:
         self.directory = directory
+        self.name = name
+        self.store = store or directory / "store"
         self.port = 0
         self.monitor_port = 0
         """0: it has no monitoring."""
         self._monitored = monitored
         self._sync = sync
+        self._cluster = cluster
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -49,8 +64,15 @@ class NatsServer:
 
     def _spawn(self, deadline: float) -> bool:
         file = self.directory / "nats.conf"
-        text = server.config(self.directory / "store", self.port, monitor_port=self.monitor_port)
-        file.write_text(text.replace("sync_interval: always", f"sync_interval: {self._sync}"))
+        text = server.config(
+            self.store,
+            self.port,
+            name=self.name,
+            monitor_port=self.monitor_port,
+            cluster=self._cluster,
+        )
+        text = text.replace("sync_interval: always", f"sync_interval: {self._sync}")
+        file.write_text(text + LAME_DUCK)
         with self._log_file.open("ab") as log:
             command = [str(server.binary()), "-c", str(file)]
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
@@ -78,11 +100,19 @@ class NatsServer:
     def kill(self) -> None:
         self._end(signal.SIGKILL)
 
+    def retire(self) -> None:
+        """Lame duck: it hands over what it leads, sends its clients away, and ends."""
+        self._end(signal.SIGUSR2)
+
+    @property
+    def running(self) -> bool:
+        return self._alive()
+
     def _end(self, how: signal.Signals) -> None:
         if self._process is None:
             return
         self._process.send_signal(how)
-        self._process.wait(START_CAP_SECONDS)
+        self._process.wait(END_CAP_SECONDS)
         self._process = None
 
     @property
