@@ -31,7 +31,7 @@ def end_unwanted(turn: Turn, models: Mapping[ModelName, Model]) -> None:
             for standing in standings:
                 end(turn, standing, LEFT_CATALOG)
             continue
-        for standing in rollout.to_give_up(model, standings):
+        for standing in () if turn.braked else rollout.to_give_up(model, standings):
             bury(turn, standing, lost_by([standing], turn.verdicts))
         for standing, reason in rollout.to_retire(model, standings):
             end(turn, standing, reason)

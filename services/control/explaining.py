@@ -5,6 +5,7 @@ from itertools import chain
 from schemas.api import Explanation
 from schemas.catalog import Model
 from schemas.documents import PlacementVerdict
+from services.control import brake
 from services.control.candidates import Fits, Placed
 from services.control.placement import RULES, explain, place
 from services.control.refusals import describe
@@ -36,12 +37,21 @@ def explain_model(state: FleetState, model: Model) -> Explanation:
             for node, answer in answers.items()
         },
         refusals=() if recorded is None else recorded.refusals,
-        now=_now(model, own, room, recorded),
+        now=_now(model, own, room, recorded, braked=brake.is_on(state)),
     )
 
 
-def _now(model: Model, own: list[Standing], room: Room, recorded: PlacementVerdict | None) -> str:
-    missing = to_place(model, own)
+def _now(
+    model: Model,
+    own: list[Standing],
+    room: Room,
+    recorded: PlacementVerdict | None,
+    *,
+    braked: bool,
+) -> str:
+    missing = to_place(model, own, braked=braked)
+    if missing < to_place(model, own):
+        return "the brake is on: what stood on lost nodes is not placed again"
     if missing == 0:
         return "nothing is missing; another replica would go " + _where(model, room)
     word = "" if recorded is None or recorded.rules == RULES else f" (by rules {RULES})"

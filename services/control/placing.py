@@ -88,7 +88,7 @@ def _write(
 
 def _place_model(turn: Turn, room: Room, model: Model) -> Unplaceable | None:
     standings = turn.standings.setdefault(model.name, [])
-    for _ in range(rollout.to_place(model, standings)):
+    for _ in range(rollout.to_place(model, standings, braked=turn.braked)):
         found = place(model, room.candidates)
         if isinstance(found, Unplaceable):
             old = rollout.to_make_room(model, standings)
@@ -160,7 +160,12 @@ def _free_slot(turn: Turn, model: ModelName, standings: list[Standing]) -> tuple
 
 
 def _record(turn: Turn, model: Model, refused: Unplaceable | None) -> None:
-    """Write the verdict when it, its counts or its main reason changed."""
+    """Write the verdict when it, its counts or its main reason changed.
+
+    It stays as it is where the brake keeps something from being placed again: nothing was decided.
+    """
+    if turn.braked and rollout.waiting(turn.standings[model.name]):
+        return
     counting = rollout.counted(model, turn.standings[model.name])
     document = PlacementVerdict(
         model=model.name,

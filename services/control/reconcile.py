@@ -6,13 +6,15 @@ what this pass changed (`Turn`). Nothing depends on the order of a dict.
 
 The rules, in this order:
 
-1. Verdicts. Nodes become alive, unreachable or lost by their silence (`verdicts.py`). Everything below
-   sees the new verdicts. A node that no agent describes any more counts as lost.
+1. Verdicts. Nodes become alive, unreachable or lost by their silence (`verdicts.py`); while the
+   mass-silence brake is on (`brake.py`), none becomes lost. Everything below sees the new verdicts. A
+   node that no agent describes any more counts as lost.
 2. Ended. A replica that was to run and whose agents stopped it will not be started by them again: it
    is gone, and counts as missing.
 3. Given up. A replica on a lost node does not count. It stays as it is, endpoint included, until as
    many others are ready as the catalog wants; then it is gone. Its shard document alone goes on
-   holding its cards, until the node says stopped or is removed.
+   holding its cards, until the node says stopped or is removed. While the brake is on, none is given
+   up, and those that do not count are not rebuilt.
 4. Retired. Replicas of models that left the catalog, old ones that a roll no longer needs, and those
    above the wanted number (a node that came back: not ready first, then the newest). One that serves
    drains: unrouted first, then finished by its agent by the deadline. One that does not serve stops
@@ -40,6 +42,7 @@ from msgspec import Struct
 from schemas import subjects
 from schemas.catalog import Model
 from schemas.ids import ModelName, NodeId
+from services.control import brake
 from services.control.assign import assign, find_launches, told
 from services.control.drafts import Draft, Drafts, Order
 from services.control.ending import bury_finished, end_unwanted
@@ -48,11 +51,7 @@ from services.control.publish import publish
 from services.control.rollout import counted
 from services.control.silence import Silence
 from services.control.turn import Turn
-from services.control.verdicts import (
-    SMALL_FLEET,
-    judge,
-    next_change,
-)
+from services.control.verdicts import SMALL_FLEET, judge, next_change
 from services.fleet.standing import DEFAULT_PATIENCE_SECONDS, Verdict, patience_of, stand_all
 from services.fleet.state import FleetState
 
@@ -110,8 +109,9 @@ def decide(
 
 def _judge(turn: Turn) -> None:
     """Rule 1."""
-    small = len(turn.state.infos) <= SMALL_FLEET
-    patiences = _patiences(turn)
+    small = _brake(turn).nodes <= SMALL_FLEET
+    patiences = {} if turn.braked else _patiences(turn)
+    default = set[float]() if turn.braked else {DEFAULT_PATIENCE_SECONDS}
     for _, info in sorted(turn.state.infos.items()):
         node = info.document.node
         held = turn.state.verdict(node)
@@ -120,11 +120,11 @@ def _judge(turn: Turn) -> None:
             node,
             before,
             turn.silence,
-            patiences.get(node, {DEFAULT_PATIENCE_SECONDS}),
+            patiences.get(node, default),
             needs_probe=small,
             now=turn.now,
         )
-        wait = next_change(node, turn.silence, patiences.get(node, {DEFAULT_PATIENCE_SECONDS}))
+        wait = next_change(node, turn.silence, patiences.get(node, default))
         turn.waits += [] if wait is None else [wait]
         if now == before or (before is None and now.condition == "alive"):
             turn.verdicts[node] = Verdict(before, None if held is None else held.event)
@@ -133,6 +133,16 @@ def _judge(turn: Turn) -> None:
             Order.VERDICT, subjects.node_verdict(node), f"node.{now.condition}", now
         )
         turn.verdicts[node] = Verdict(now, event)
+
+
+def _brake(turn: Turn) -> brake.Fleet:
+    """Whether nobody may be lost in this pass."""
+    found = brake.look(turn.state, turn.silence, turn.now)
+    turn.braked = found.on
+    turn.waits += [] if found.wait is None else [found.wait]
+    if found.written is not None:
+        turn.drafts.put(Order.VERDICT, subjects.CONTROL_BRAKE, found.label, found.written)
+    return found.fleet
 
 
 def _patiences(turn: Turn) -> dict[NodeId, set[float]]:

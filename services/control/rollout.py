@@ -45,7 +45,7 @@ def _is_to_run(standing: Standing) -> bool:
 def to_give_up(model: Model, standings: Sequence[Standing]) -> list[Standing]:
     """Replicas on lost nodes for which others serve by now. Until then they may still answer."""
     missing = max(0, model.replicas - counted(model, standings).ready)
-    lost = [s for s in standings if _is_to_run(s) and s.lost and not s.untouchable]
+    lost = [s for s in waiting(standings) if not s.untouchable]
     lost.sort(key=lambda s: (not s.serving, s.document.slot))
     return lost[missing:]
 
@@ -77,11 +77,20 @@ def _worst_first(standings: Iterable[Standing]) -> list[Standing]:
     return sorted(touchable, key=lambda s: (s.ready, s.serving))
 
 
-def to_place(model: Model, standings: Sequence[Standing]) -> int:
-    """How many to add: what is missing, and one above that while old ones are left to replace."""
+def to_place(model: Model, standings: Sequence[Standing], *, braked: bool = False) -> int:
+    """How many to add: what is missing, and one above that while old ones are left to replace.
+
+    While the brake is on, what stands on lost nodes is not missing: placing it is rebuilding.
+    """
     counting = counted(model, standings)
     most = model.replicas + bool(counting.old)
-    return max(0, min(most - len(counting.all), model.replicas - len(counting.new)))
+    missing = min(most - len(counting.all), model.replicas - len(counting.new))
+    return max(0, missing - (len(waiting(standings)) if braked else 0))
+
+
+def waiting(standings: Iterable[Standing]) -> list[Standing]:
+    """Replicas on lost nodes, neither given up nor ended."""
+    return [s for s in standings if _is_to_run(s) and s.lost]
 
 
 def to_make_room(model: Model, standings: Sequence[Standing]) -> Standing | None:

@@ -12,7 +12,7 @@ from msgspec import Struct
 from schemas.ids import NodeId, RouterId
 
 UNREACHABLE_SECONDS = 5.0
-"""Silence after which a node is unreachable, and a router no longer waited for."""
+"""Silence after which a router is no longer waited for, and, unless set otherwise, a node unreachable."""
 STALL_SECONDS = 2.0
 """A longer gap between two turns of the observer's loop: it could not have heard."""
 PROBE_SECONDS = 4.0
@@ -30,6 +30,14 @@ class Silence(Struct, frozen=True, kw_only=True):
     """Nodes whose last direct probe, sent since they fell silent, failed."""
     routers: Mapping[RouterId, int] = {}
     """LOG sequence applied by each router that was heard lately; by all processes of that name."""
+    unreachable_after: float | None = UNREACHABLE_SECONDS
+    """Silence after which a node is unreachable; None: never, it is alive until it is lost."""
+
+    @property
+    def least_seconds(self) -> float:
+        """Silence short of which no node is judged."""
+        after = self.unreachable_after
+        return UNREACHABLE_SECONDS if after is None else after
 
     def of(self, node: NodeId) -> float:
         """Seconds for which the node could have been heard and was not."""
@@ -53,7 +61,8 @@ def _is_heard(router: _Router, now: float) -> bool:
 class Hearing:
     """What was heard and when. The shell calls `turn` at least once a second. Monotonic seconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, unreachable_after: float | None = UNREACHABLE_SECONDS) -> None:
+        self._unreachable_after = unreachable_after
         self._since: float | None = None
         self._last_turn: float | None = None
         self._nodes: dict[NodeId, float] = {}
@@ -114,10 +123,11 @@ class Hearing:
     def measure(self, now: float) -> Silence:
         """The silence at this moment."""
         if self._since is None:
-            return Silence(hearing_seconds=0.0)
+            return Silence(hearing_seconds=0.0, unreachable_after=self._unreachable_after)
         return Silence(
             hearing_seconds=now - self._since,
             nodes={node: now - heard for node, heard in self._nodes.items()},
             unanswered=frozenset(self._unanswered),
             routers=self._applied(now),
+            unreachable_after=self._unreachable_after,
         )

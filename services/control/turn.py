@@ -34,6 +34,8 @@ class Turn(Struct, kw_only=True):
     """How each shard is started: as its node was told already, else by the catalog."""
     past: dict[int, Mapping[ModelName, Model]]
     """Models of earlier revisions that this pass had to look up."""
+    braked: bool = False
+    """The mass-silence brake is on: nothing is given up, nothing rebuilt."""
     waits: list[float]
     """Seconds from now after which another pass may decide something else."""
 
