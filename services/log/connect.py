@@ -1,54 +1,51 @@
-# pyright: basic
-"""One connection to NATS that never gives up: the only file that imports nats.
+"""One connection to NATS that never gives up.
 
-Each physical link is a fresh nats-py client without its own reconnecting; this class makes the next
-one, subscribes again and only then counts up `generation`. So nothing of a lost link survives it: no
-buffered writes, no half-dead read loop, no client closed for good by an error of the server.
+Each physical link (`services.log.link`) is a fresh nats-py client without its own reconnecting; this
+class makes the next one, subscribes again and only then counts up `generation`. So nothing of a lost
+link survives it: no buffered writes, no half-dead read loop, no client closed for good by an error of
+the server.
 
 How it fails, and what callers see:
-- NATS away, also from the start: it keeps trying, with jittered back-off up to 2 s. `publish` returns
-  False and sends nothing; `request` and `barrier` raise Unavailable, those in flight at once.
+- NATS away, also from the start, or its door is shut to us: it keeps trying, with jittered back-off up
+  to 2 s. `publish` returns False and sends nothing; `request` and `barrier` raise Unavailable, those
+  in flight at once. `trouble` says why, in words.
 - A link that is open but dead (frozen server, dead read loop, silent network): a round trip every
   2 s; two lost in a row end the link.
 - Messages of subscriptions that come while the link is down are lost. Who must not lose any compares
   `generation` or uses `on_change`, and reads again (Tail, Follower).
+- NATS denies a subject: a request there raises Denied at once. A subscription that is denied stays
+  silent: whoever must know calls its `check` after a barrier; it is tried again every 2 s. Either is
+  logged once a link, counted in `denials`, and stands in `trouble`.
 - A handler or `on_change` callback that raises is a mistake of ours: it goes to the event loop's
   exception handler; the connection lives on. So does a mistake that ends the connection's own task.
 """
 
 import asyncio
-import itertools
 import random  # noqa: TID251 - jitter of reconnects, repeated by nobody.
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
-import nats.errors
 import structlog
-from nats.aio.client import Client
-from nats.aio.msg import Msg
-from nats.aio.subscription import Subscription as NatsSubscription
 
-from services.log.message import NO_RESPONDERS, Message, Reply, Unavailable, status
+from services.log.door import Door
+from services.log.link import UNSENT, Handler, Link, NoLink, unsubscribe
+from services.log.message import NO_RESPONDERS, Denied, Message, Reply, Unavailable, status
 
-__all__ = ["Connection", "Handler", "Message", "Reply", "Subscription", "Unavailable"]
+if TYPE_CHECKING:
+    from nats.aio.subscription import Subscription as NatsSubscription
+
+__all__ = ["Connection", "Denied", "Handler", "Message", "Reply", "Subscription", "Unavailable"]
 
 log = structlog.get_logger()
 
-Handler = Callable[[Message], None]
-
-CONNECT_TIMEOUT_SECONDS = 2
 PROBE_SECONDS = 2.0
 """Between two round trips, and how long each may take."""
 FIRST_RETRY_SECONDS = 0.05
 LAST_RETRY_SECONDS = 2.0
-
-_UNSENT = (nats.errors.Error, OSError)
-_ENDS_LINK = (
-    nats.errors.UnexpectedEOF,
-    nats.errors.StaleConnectionError,
-    nats.errors.ProtocolError,
-    OSError,
-)
+TROUBLE_SECONDS = 10.0
+"""A publish that was denied is told about for so long: what matters is published again and again."""
+NO_CONNECTION = "no connection to NATS"
 
 
 class Subscription:
@@ -56,161 +53,64 @@ class Subscription:
 
     def __init__(self, connection: "Connection", subject: str, handler: Handler) -> None:
         self.subject = subject
+        self.denied: Denied | None = None
+        """NATS carries none of it over the link that stands."""
         self._connection = connection
         self._handler = handler
-        self._link: _Link | None = None
+        self._link: Link | None = None
         self._inner: NatsSubscription | None = None
 
-    async def attach(self, link: "_Link") -> None:
-        """Subscribe on a new link; nothing to do if it is already."""
-        if self._link is not link:
-            self._link = link
+    async def attach(self, link: Link) -> None:
+        """Subscribe on a new link; nothing to do if it is already, and was not denied."""
+        if self._link is not link or self.denied is not None:
+            self._link, self.denied = link, None
             self._inner = await link.subscribe(self.subject, self._handler)
+
+    def check(self) -> None:
+        """Raises Denied. Call it after a barrier, or an answer, over the link it stands on."""
+        if self.denied is not None:
+            raise self.denied
 
     async def close(self) -> None:
         """No message is handed over after this."""
         self._connection.forget(self)
         inner, self._inner = self._inner, None
         if inner is not None:
-            with suppress(*_UNSENT):  # The link may be gone, and the interest with it.
-                await inner.unsubscribe()
-
-
-class _Link:
-    """One physical connection, from connect to loss. Requests go through one inbox."""
-
-    def __init__(self, on_mistake: Callable[[Exception], None]) -> None:
-        self.lost = asyncio.Event()
-        self._client = Client()
-        self._on_mistake = on_mistake
-        self._inbox = ""
-        self._awaited: dict[str, asyncio.Future[Message]] = {}
-        self._tokens = itertools.count()
-
-    async def open(self, url: str, name: str) -> None:
-        await self._client.connect(
-            url.split(","),
-            name=name,
-            allow_reconnect=False,
-            max_reconnect_attempts=1,
-            reconnect_time_wait=0,
-            connect_timeout=CONNECT_TIMEOUT_SECONDS,
-            ping_interval=5,
-            pending_size=-1,  # Nothing is held back for a later link.
-            error_cb=self._on_error,
-            closed_cb=self._on_closed,
-        )
-        self._inbox = self._client.new_inbox()
-        await self.subscribe(self._inbox + ".*", self._on_reply)
-
-    @property
-    def alive(self) -> bool:
-        return self._client.is_connected and not self.lost.is_set()
-
-    @property
-    def cluster(self) -> str:
-        return str(self._client._server_info.get("cluster") or "")  # No public way.
-
-    async def subscribe(self, subject: str, handler: Handler) -> NatsSubscription:
-        async def deliver(raw: Msg) -> None:
-            try:
-                handler(Message(raw.subject, raw.data, raw.headers or {}, raw.reply))
-            except Exception as error:  # noqa: BLE001 - must not end nats-py's reading task.
-                self._on_mistake(error)
-
-        # No limits: what a slow reader has not taken yet is dropped by nats-py otherwise.
-        return await self._client.subscribe(
-            subject, cb=deliver, pending_msgs_limit=0, pending_bytes_limit=0
-        )
-
-    async def publish(
-        self, subject: str, payload: bytes, reply: str, headers: Mapping[str, str] | None
-    ) -> bool:
-        try:
-            await self._client.publish(
-                subject, payload, reply, None if headers is None else dict(headers)
-            )
-        except nats.errors.MaxPayloadError as error:
-            raise ValueError(
-                f"{subject}: {len(payload)} bytes are over the server's limit"
-            ) from error
-        except _UNSENT:
-            return False
-        return True
-
-    async def request(
-        self,
-        subject: str,
-        payload: bytes,
-        timeout_seconds: float,
-        headers: Mapping[str, str] | None,
-    ) -> Message:
-        with self._expected() as (inbox, answer):
-            await self._send(subject, payload, inbox, headers)
-            return await _within(timeout_seconds, answer, f"no answer from {subject}")
-
-    async def round_trip(self, timeout_seconds: float) -> None:
-        """Everything sent before has been taken by the server once this returns."""
-        with self._expected() as (inbox, back):
-            await self._send(inbox, b"", "", None)
-            await _within(timeout_seconds, back, "no round trip to NATS")
-
-    @contextmanager
-    def _expected(self) -> Iterator[tuple[str, asyncio.Future[Message]]]:
-        token = f"{next(self._tokens):x}"
-        answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
-        self._awaited[token] = answer
-        try:
-            yield f"{self._inbox}.{token}", answer
-        finally:
-            del self._awaited[token]
-
-    async def _send(
-        self, subject: str, payload: bytes, reply: str, headers: Mapping[str, str] | None
-    ) -> None:
-        if not self.alive or not await self.publish(subject, payload, reply, headers):
-            raise Unavailable(f"not sent to {subject}: no connection to NATS")
-
-    def _on_reply(self, message: Message) -> None:
-        answer = self._awaited.get(message.subject.rpartition(".")[2])
-        if answer is not None and not answer.done():
-            answer.set_result(message)
-
-    async def _on_error(self, error: Exception) -> None:
-        if self._client.is_connected and isinstance(error, _ENDS_LINK):
-            self.lost.set()
-
-    async def _on_closed(self) -> None:
-        self.lost.set()
-
-    async def close(self) -> None:
-        """Ends the link and everything that waits on it."""
-        self.lost.set()
-        for answer in self._awaited.values():
-            if not answer.done():
-                answer.set_exception(Unavailable("connection to NATS lost"))
-        try:
-            async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
-                await self._client.close()
-        except Exception as error:  # noqa: BLE001 - broken already, or never opened: it is over.
-            log.debug("nats.not_closed", reason=str(error) or type(error).__name__)
+            await unsubscribe(inner)
 
 
 class Connection:
     """See the module. `start`, then `close`; all else at any time."""
 
-    def __init__(self, url: str, name: str) -> None:
-        """`url`: one server or several with commas. `name` is shown in NATS' own monitoring."""
-        self.url = url
+    def __init__(self, door: Door | str, name: str) -> None:
+        """`door`: a url alone is that of a NATS that asks for no user. `name` is shown in NATS' own
+        monitoring."""
+        self.door = Door(url=door) if isinstance(door, str) else door
         self.name = name
         self.generation = 0
         """Counts the links made. A link counts once all subscriptions stand on it."""
+        self.denials = 0
+        """Times that NATS denied something."""
         self.on_change: list[Callable[[bool], None]] = []
         """Called with True when a link stands, with False when it is lost."""
-        self._link: _Link | None = None
+        self._link: Link | None = None
         self._up = asyncio.Event()
         self._subscriptions: dict[Subscription, None] = {}
         self._keeper: asyncio.Task[None] | None = None
+        self._away = ""
+        self._denied: tuple[Denied, float] | None = None
+        self._told: set[tuple[str, str]] = set()
+        """What was denied over this link, and logged."""
+
+    @property
+    def url(self) -> str:
+        """Of the door."""
+        return self.door.url
+
+    @property
+    def inbox(self) -> str:
+        """Subjects under it are this user's own, to have answers come there."""
+        return self.door.inbox
 
     @property
     def connected(self) -> bool:
@@ -221,6 +121,18 @@ class Connection:
     def cluster(self) -> str:
         """Name of the cluster that the server belongs to. Empty: it stands alone, or no link does."""
         return "" if self._link is None else self._link.cluster
+
+    @property
+    def trouble(self) -> str:
+        """For people: why NATS is not of full use at this moment. Empty: it is."""
+        if not self.connected:
+            return f"{NO_CONNECTION}: {self._away}" if self._away else NO_CONNECTION
+        for subscription in self._subscriptions:
+            if subscription.denied is not None:
+                return str(subscription.denied)
+        if self._denied is not None and _now() - self._denied[1] < TROUBLE_SECONDS:
+            return str(self._denied[0])
+        return ""
 
     async def start(self) -> None:
         """Returns at once; the link comes when it comes."""
@@ -264,7 +176,7 @@ class Connection:
         """One answer, or Unavailable. Also an error is an answer."""
         link = self._link
         if link is None:
-            raise Unavailable(f"not sent to {subject}: no connection to NATS")
+            raise Unavailable(f"not sent to {subject}: {NO_CONNECTION}")
         answer = await link.request(subject, payload, timeout_seconds, headers)
         if status(answer) == NO_RESPONDERS:
             raise Unavailable(f"nobody answers on {subject}")
@@ -275,7 +187,7 @@ class Connection:
         made = Subscription(self, subject, handler)
         self._subscriptions[made] = None
         if self._link is not None:
-            with suppress(*_UNSENT):  # The next link takes it.
+            with suppress(*UNSENT):  # The next link takes it.
                 await made.attach(self._link)
         return made
 
@@ -290,26 +202,23 @@ class Connection:
         """
         link = self._link
         if link is None:
-            raise Unavailable("no connection to NATS")
+            raise Unavailable(NO_CONNECTION)
         await link.round_trip(timeout_seconds)
 
     async def _keep(self) -> None:
         retry = FIRST_RETRY_SECONDS
-        reported = ""
         while True:
-            link = _Link(self._mistake)
+            link = Link(self.door, self._mistake, self._on_denied)
             try:
-                await link.open(self.url, self.name)
+                await link.open(self.name)
                 self._link = link
                 await self._settle(link)
                 log.info("nats.connected", url=self.url, generation=self.generation)
-                retry, reported = FIRST_RETRY_SECONDS, ""
-                await _watch(link)
+                retry = FIRST_RETRY_SECONDS
+                await self._watch(link)
                 log.warning("nats.lost", url=self.url)
-            except Exception as error:  # noqa: BLE001 - nats-py raises what it likes: no link, then.
-                if reported != str(error):
-                    reported = str(error)
-                    log.warning("nats.away", url=self.url, reason=reported)
+            except (NoLink, Unavailable, *UNSENT) as error:
+                self._say_away(str(error) or type(error).__name__)
             finally:
                 self._link = None
                 self._set_up(False)  # First: it must be true whatever comes of the rest.
@@ -317,12 +226,48 @@ class Connection:
             await asyncio.sleep(retry * random.uniform(0.5, 1.0))  # noqa: S311
             retry = min(2 * retry, LAST_RETRY_SECONDS)
 
-    async def _settle(self, link: _Link) -> None:
-        for subscription in list(self._subscriptions):
-            await subscription.attach(link)
+    def _say_away(self, reason: str) -> None:
+        if reason != self._away:
+            self._away = reason
+            log.warning("nats.away", url=self.url, user=self.door.user, reason=reason)
+
+    async def _settle(self, link: Link) -> None:
+        self._told.clear()
+        await self._attach_all(link)
         await link.round_trip(PROBE_SECONDS)
         self.generation += 1
+        self._away = ""
         self._set_up(True)
+
+    async def _attach_all(self, link: Link) -> None:
+        for subscription in list(self._subscriptions):
+            await subscription.attach(link)
+
+    async def _watch(self, link: Link) -> None:
+        """Returns when the link is lost: told so, or two round trips in a row did not come back."""
+        lost_in_a_row = 0
+        while link.alive and lost_in_a_row < 2:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(PROBE_SECONDS):
+                    await link.lost.wait()
+            if not link.alive:
+                return
+            try:
+                await self._attach_all(link)  # What was denied may be allowed by now.
+                await link.round_trip(PROBE_SECONDS)
+                lost_in_a_row = 0
+            except Unavailable:
+                lost_in_a_row += 1  # One may be a long turn of our own event loop.
+
+    def _on_denied(self, denied: Denied) -> None:
+        self.denials += 1
+        self._denied = denied, _now()
+        for subscription in self._subscriptions:
+            if denied.verb == "subscribe" and subscription.subject.lower() == denied.subject:
+                subscription.denied = denied
+        if (denied.verb, denied.subject) not in self._told:
+            self._told.add((denied.verb, denied.subject))
+            log.error("nats.denied", verb=denied.verb, subject=denied.subject, user=self.door.user)
 
     def _set_up(self, up: bool) -> None:
         if up == self._up.is_set():
@@ -351,29 +296,5 @@ class Connection:
             )
 
 
-async def _within(seconds: float, answer: Awaitable[Message], otherwise: str) -> Message:
-    try:
-        async with asyncio.timeout(seconds):
-            return await answer
-    except TimeoutError:
-        raise Unavailable(f"{otherwise} in {seconds:g} s") from None
-
-
-async def _watch(link: _Link) -> None:
-    """Returns when the link is lost: told so, or two round trips in a row did not come back."""
-    lost_in_a_row = 0
-    while link.alive:
-        try:
-            async with asyncio.timeout(PROBE_SECONDS):
-                await link.lost.wait()
-        except TimeoutError:
-            pass
-        if not link.alive:
-            return
-        try:
-            await link.round_trip(PROBE_SECONDS)
-            lost_in_a_row = 0
-        except Unavailable:
-            lost_in_a_row += 1  # One may be a long turn of our own event loop.
-            if lost_in_a_row == 2:
-                return
+def _now() -> float:
+    return asyncio.get_running_loop().time()
