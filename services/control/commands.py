@@ -14,11 +14,13 @@ from schemas import subjects
 from schemas.api import ApplyCatalog
 from schemas.documents import CatalogPointer, CatalogRevision, CommandRecord
 from schemas.frames import Accepted, Fault, Frame, Refusal
+from schemas.history import RollbackCatalog
 from schemas.ids import EventId, ModelName
-from services.control.current import next_revision
+from services.control.current import find_revision, next_revision
 from services.control.drafts import Draft
 from services.control.moment import Moment, Planned
-from services.fleet.catalog import Catalog, CatalogFaults, from_yaml
+from services.fleet.catalog import Catalog, CatalogFaults, from_json, from_yaml
+from services.fleet.state import FleetState
 
 
 class Actor(Struct, frozen=True):
@@ -40,26 +42,76 @@ class No(Struct, frozen=True):
     faults: tuple[Fault, ...] = ()
 
 
+class Wanted(Struct, frozen=True, kw_only=True):
+    """How a catalog is to become the current one, whatever it was made from."""
+
+    verb: Literal["apply", "rollback"]
+    prune: tuple[ModelName, ...]
+    prune_all: bool
+    if_revision: int | None
+    reason: str
+    typed: str
+    """The command line that asks for it, without its options."""
+
+
 def plan_apply(moment: Moment, request: ApplyCatalog, actor: Actor) -> Planned:
     """Make a catalog the current one: its revision, the pointer and the record in one batch."""
-    made = from_yaml(request.source, request.file)
-    refused = _refusal(moment, request, made)
+    wanted = Wanted(
+        verb="apply",
+        prune=request.prune,
+        prune_all=request.prune_all,
+        if_revision=request.if_revision,
+        reason=request.reason,
+        typed=f"flotilla catalog apply {shlex.quote(request.file or 'FILE')}",
+    )
+    return _plan(moment, from_yaml(request.source, request.file), wanted, actor)
+
+
+def plan_rollback(moment: Moment, request: RollbackCatalog, actor: Actor) -> Planned:
+    """Make the content of a kept revision current again: a new revision, refused like any other."""
+    wanted = Wanted(
+        verb="rollback",
+        prune=request.prune,
+        prune_all=request.prune_all,
+        if_revision=request.if_revision,
+        reason=request.reason or f"as r{request.revision}",
+        typed=f"flotilla catalog rollback r{request.revision}",
+    )
+    held = find_revision(moment.state, request.revision)
+    if held is None:
+        return _refuse("rollback", wanted.reason, actor, not_kept(moment.state, request.revision))
+    return _plan(moment, from_json(held.document.source), wanted, actor)
+
+
+def not_kept(state: FleetState, revision: int) -> No:
+    """Of a revision that there is no more, or never was."""
+    kept = sorted(held.document.revision for held in state.revisions.values())
+    return No(
+        "no_such_revision",
+        f"catalog r{revision} is not kept",
+        why=f"kept are r{kept[0]} to r{kept[-1]}" if kept else "there is no catalog yet",
+        next="flotilla catalog history",
+    )
+
+
+def _plan(moment: Moment, made: Catalog | CatalogFaults, wanted: Wanted, actor: Actor) -> Planned:
+    refused = _refusal(moment, wanted, made)
     if refused is not None or isinstance(made, CatalogFaults):
-        return _refuse("apply", request.reason, actor, refused)
+        return _refuse(wanted.verb, wanted.reason, actor, refused)
     current = moment.current
     if not current.refused and current.revision and made.hash == current.catalog.hash:
         return Planned((), lambda sequence: _accepted(sequence, actor, current.revision, False))
-    return _swap(moment, made, request.reason, actor)
+    return _swap(moment, made, wanted, actor)
 
 
-def _refusal(moment: Moment, request: ApplyCatalog, made: Catalog | CatalogFaults) -> No | None:
+def _refusal(moment: Moment, wanted: Wanted, made: Catalog | CatalogFaults) -> No | None:
     if (halted := moment.state.halted()) != ():
         return No("halted", "this control decides nothing", why=halted[0])
     current = moment.current.revision
-    if request.if_revision is not None and request.if_revision != current:
+    if wanted.if_revision is not None and wanted.if_revision != current:
         return No(
             "revision_changed",
-            f"the catalog is at revision {current}, not {request.if_revision}",
+            f"the catalog is at revision {current}, not {wanted.if_revision}",
             why="somebody applied another one meanwhile",
             next="flotilla catalog show",
         )
@@ -70,15 +122,14 @@ def _refusal(moment: Moment, request: ApplyCatalog, made: Catalog | CatalogFault
             why="nothing was changed",
             faults=made.faults,
         )
-    vanishing = [] if request.prune_all else sorted(_vanishing(moment, made) - {*request.prune})
+    vanishing = [] if wanted.prune_all else sorted(_vanishing(moment, made) - {*wanted.prune})
     if vanishing:
         prune = " ".join(f"--prune {shlex.quote(name)}" for name in vanishing)
-        file = shlex.quote(request.file or "FILE")
         return No(
             "would_remove",
             f"the catalog no longer has {', '.join(vanishing)}",
             why="their replicas would be drained and stopped, and clients would get 404",
-            next=f"flotilla catalog apply {file} {prune}",
+            next=f"{wanted.typed} {prune}",
         )
     return None
 
@@ -94,7 +145,7 @@ def _vanishing(moment: Moment, made: Catalog) -> set[ModelName]:
     return (listed | running if moment.current.refused else listed) - set(made.models)
 
 
-def _swap(moment: Moment, made: Catalog, reason: str, actor: Actor) -> Planned:
+def _swap(moment: Moment, made: Catalog, wanted: Wanted, actor: Actor) -> Planned:
     revision = next_revision(moment.state)
     drafts = [
         Draft(
@@ -108,12 +159,12 @@ def _swap(moment: Moment, made: Catalog, reason: str, actor: Actor) -> Planned:
             subject=subjects.CATALOG,
             type="catalog.swapped",
             document=CatalogPointer(
-                revision=revision, hash=made.hash, author=actor.name, reason=reason
+                revision=revision, hash=made.hash, author=actor.name, reason=wanted.reason
             ),
             id=actor.command,
             corr=actor.command,
         ),
-        _record("apply", reason, actor, "accepted", f"revision {revision}"),
+        _record(wanted.verb, wanted.reason, actor, "accepted", f"revision {revision}"),
     ]
     return Planned(drafts, lambda sequence: _accepted(sequence, actor, revision, True))
 
