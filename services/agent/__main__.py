@@ -32,7 +32,11 @@ def main() -> int:
     """Its exit code."""
     settings = or_exit("agent", sys.argv[1:], os.environ)
     configure_logging("agent", settings.text("log.level"))
-    config = configure(settings)
+    try:
+        config = configure(settings)
+    except ValueError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return EXIT_USAGE
     with ExitStack() as held:
         try:
             store = Store(config.data)

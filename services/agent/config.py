@@ -10,6 +10,7 @@ from schemas.ids import NodeId
 from services.agent.engines.adapter import Environment
 from services.agent.environments import configured, installed
 from services.fleet.settings import Resolved
+from services.log.door import Door, door
 
 MEMINFO = Path("/proc/meminfo")
 
@@ -18,7 +19,7 @@ class Config(Struct, frozen=True, kw_only=True):
     """What an agent is told before it starts."""
 
     node: NodeId
-    nats_url: str
+    nats: Door
     data: Path
     listen: str
     """host:port of the admin listener."""
@@ -48,7 +49,7 @@ def configure(settings: Resolved) -> Config:
 
     return Config(
         node=NodeId(text("agent.node", platform.node())),
-        nats_url=settings.text("nats.url"),
+        nats=door(settings),
         data=data,
         listen=listen.text,
         admin_address=admin.text,

@@ -65,7 +65,7 @@ class Agent:
         self.config = config
         self.store = store
         self.incarnation = secrets.token_hex(8)
-        self.connection = Connection(config.nats_url, f"agent/{config.node}")
+        self.connection = Connection(config.nats, f"agent/{config.node}")
         self._source = source
         self._reports = Reports(config.node, self.incarnation)
         self._disk = Disk()
@@ -84,7 +84,11 @@ class Agent:
     async def run(self) -> None:
         """Until cancelled. Engines live on."""
         async with probe.session() as http, asyncio.TaskGroup() as group:
-            metrics = Metrics(lambda: self.shards.lives, lambda: bool(self.trust.damage))
+            metrics = Metrics(
+                lambda: self.shards.lives,
+                lambda: bool(self.trust.damage),
+                lambda: self.connection.denials,
+            )
             app = admin_app(lambda: True, self._ready, metrics.registry)
             admin = await self._listen(app)
             try:
@@ -143,7 +147,7 @@ class Agent:
             source=f"agent/{self.config.node}",
             log_id=log_id,
             now=_now,
-            may_replace=lambda standing: self._may_replace(writer, standing),
+            may_replace=lambda standing: self._may_replace(writer, log_id, standing),
         )
 
         waiting: list[Stored] = []
@@ -160,7 +164,7 @@ class Agent:
         async with asyncio.TaskGroup() as speaking:
             tasks = (
                 speaking.create_task(writer.run()),
-                speaking.create_task(self._converse(writer, arrived)),
+                speaking.create_task(self._converse(writer, log_id, arrived)),
             )
             while self.trust.log_id == log_id:
                 obey()
@@ -169,36 +173,38 @@ class Agent:
             for task in tasks:
                 task.cancel()
 
-    async def _converse(self, writer: Writer, arrived: Callable[[Stored], None]) -> None:
-        await self._register(writer)
+    async def _converse(
+        self, writer: Writer, log_id: LogId, arrived: Callable[[Stored], None]
+    ) -> None:
+        await self._register(writer, log_id)
         self._reports.begin(writer)
         self.shards.tell_all()
         subject = subjects.assignment(self.config.node)
         follower = Follower(self.connection, (subject,), lambda: (subject,), arrived)
         async with asyncio.TaskGroup() as following:
             following.create_task(follower.run())
-            following.create_task(self._check())
+            following.create_task(self._check(log_id))
             while True:  # The last live copy of a subject may be lost without a trace.
                 await asyncio.sleep(RESYNC_SECONDS * self._source.uniform(0.5, 1.5))
                 follower.resync()
 
-    async def _check(self) -> None:
+    async def _check(self, log_id: LogId) -> None:
         """Now and then, whether the shard documents in the log are what was told. For ever."""
         while True:
             await asyncio.sleep(RESYNC_SECONDS * self._source.uniform(0.5, 1.5))
             await self._reports.settled()
             try:
-                self.shards.check(await read_shards(self.connection, self.config.node))
+                self.shards.check(await read_shards(self.connection, self.config.node, log_id))
             except Unavailable as error:
                 log.info("agent.check_waits", reason=str(error))
 
-    async def _register(self, writer: Writer) -> None:
+    async def _register(self, writer: Writer, log_id: LogId) -> None:
         """Claim the node's name, and learn which shard documents stand there."""
         subject = subjects.node_info(self.config.node)
         while True:
             try:
-                standing = read_info(await get(self.connection, subject))
-                strangers = await read_shards(self.connection, self.config.node)
+                standing = read_info(await get(self.connection, subject), log_id)
+                strangers = await read_shards(self.connection, self.config.node, log_id)
                 break
             except Unavailable as error:
                 log.info("agent.register_waits", reason=str(error))
@@ -212,9 +218,9 @@ class Agent:
         await writer.idle()
         self._speaks_for_node = not self._name_lost
 
-    def _may_replace(self, writer: Writer, standing: Stored) -> bool:
+    def _may_replace(self, writer: Writer, log_id: LogId, standing: Stored) -> bool:
         """At the first write the predecessor's document stands there; later, a successor's."""
-        info = read_info(standing)
+        info = read_info(standing, log_id)
         another_machine = info is not None and info.machine_id != self._machine_id
         another_agent = incarnation_of(standing) not in ("", self.incarnation)
         if another_machine or (another_agent and writer.standing(standing.subject)):
@@ -250,22 +256,24 @@ class Agent:
         if self._disk.fault:
             return False, f"the disk refuses: {self._disk.fault}"
         if not self.connection.connected:
-            return False, "no connection to NATS; engines are kept as they are"
+            return False, f"{self.connection.trouble}; engines are kept as they are"
         if not self._speaks_for_node:
-            return False, "the node is not registered yet"
-        return True, ""
+            return False, self.connection.trouble or "the node is not registered yet"
+        return True, self.connection.trouble
 
     async def _beat(self) -> None:
         while True:
             if self._speaks_for_node or self.trust.damage:
                 node, seen = self.config.node, self.trust.seen
+                obeyed = self._obeyed(seen.log if seen else None)
                 beat = AgentBeat(
                     node=node,
                     incarnation=self.incarnation,
                     log=seen.log if seen else None,
                     highest=seen.highest if seen else 0,
-                    assignment=self._obeyed(seen.log if seen else None),
+                    assignment=obeyed,
                     damaged=self.trust.damage,
+                    held=None if obeyed and not self.trust.damage else self.shards.held(),
                 )
                 load = NodeLoad(node=node, engines=self.shards.loads())
                 await self.connection.publish(subjects.agent_beat(node), codec.encode(beat))

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import get_args
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
@@ -16,10 +16,16 @@ from services.agent.shard import Life
 class Metrics(Collector):
     """Read from the shards when asked."""
 
-    def __init__(self, lives: Callable[[], Iterable[Life]], damaged: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        lives: Callable[[], Iterable[Life]],
+        damaged: Callable[[], bool],
+        denials: Callable[[], int],
+    ) -> None:
         self.registry = CollectorRegistry()
         self._lives = lives
         self._damaged = damaged
+        self._denials = denials
         self.registry.register(self)
 
     def collect(self) -> Iterator[Metric]:
@@ -39,4 +45,9 @@ class Metrics(Collector):
             "flotilla_agent_log_damaged",
             "1: the log is not the one followed before",
             value=float(self._damaged()),
+        )
+        yield CounterMetricFamily(
+            "flotilla_agent_nats_denials",
+            "Times that NATS denied something",
+            value=float(self._denials()),
         )

@@ -57,7 +57,7 @@ def _usage(reason: str) -> int:
 
 async def serve(config: Config, name: ControlId, seen: SeenFile, tokens: Tokens) -> int:
     """Until cancelled."""
-    connection = Connection(config.nats_url, name)
+    connection = Connection(config.nats, name)
     leadership = Leadership(name, secrets.token_hex(4), config.address)
     loop = Loop(
         connection,

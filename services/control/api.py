@@ -71,7 +71,10 @@ class Api:
         loop = self._loop
         if loop.damage is not None:
             return False, loop.damage.reason
-        return (True, "") if loop.state.log_id else (False, "the log has not been read yet")
+        trouble = loop.connection.trouble
+        if loop.state.log_id:
+            return True, trouble
+        return False, trouble or "the log has not been read yet"
 
     def _handler(self, route: api.Route) -> Callable[[web.Request], Awaitable[web.Response]]:
         answer = self._answers[route.name]
@@ -135,7 +138,10 @@ class Api:
     def _live(self) -> Live:
         loop = self._loop
         held = loop.state.epoch.get(())
-        away = () if loop.connection.connected else ("NATS is away: this is the last known state",)
+        trouble = loop.connection.trouble
+        if trouble and not loop.connection.connected:
+            trouble = f"NATS is away: this is the last known state; {trouble}"
+        away = (trouble,) if trouble else ()
         refused = (
             (f"the log refused a write: {loop.writing.refused}",) if loop.writing.refused else ()
         )

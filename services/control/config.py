@@ -7,6 +7,7 @@ from msgspec import Struct
 from schemas.ids import ControlId
 from services.fleet.addresses import Address
 from services.fleet.settings import Resolved
+from services.log.door import Door, door
 
 
 class Config(Struct, frozen=True, kw_only=True):
@@ -17,7 +18,7 @@ class Config(Struct, frozen=True, kw_only=True):
     listen: str
     address: str
     """host:port that a standby sends callers to while this one leads."""
-    nats_url: str
+    nats: Door
     nats_monitor: Address | None
     """Where nats-server says how it is set up."""
     log_replicas: int | None
@@ -35,7 +36,7 @@ def from_settings(found: Resolved) -> Config:
         name=ControlId(found.text("control.name")) if found.has("control.name") else None,
         listen=found.address("control.listen").text,
         address=found.advertised("control.address").text,
-        nats_url=found.text("nats.url"),
+        nats=door(found),
         nats_monitor=found.address("control.nats-monitor")
         if found.has("control.nats-monitor")
         else None,

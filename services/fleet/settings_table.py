@@ -92,6 +92,28 @@ SETTINGS: tuple[Setting, ...] = (
         help="NATS server; several with commas",
     ),
     Setting(
+        name="nats.user",
+        kind="text",
+        help="who this program is to NATS, with nats.password-file; unset: NATS asks for no user",
+    ),
+    Setting(
+        name="nats.password-file",
+        kind="path",
+        help="file with the user's password and nothing else; unset: NATS asks for none",
+    ),
+    Setting(
+        name="nats.ca",
+        kind="path",
+        help="certificates that NATS' own is checked by, and TLS with it; unset: those that the "
+        "machine trusts",
+    ),
+    Setting(
+        name="nats.cert",
+        kind="path",
+        help="certificate shown to NATS, with nats.key; unset: none",
+    ),
+    Setting(name="nats.key", kind="path", help="key of nats.cert; unset: none"),
+    Setting(
         name="data.dir",
         kind="path",
         default=".flotilla",

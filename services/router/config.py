@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from schemas.ids import RouterId
 from services.fleet.settings import Resolved
+from services.log.door import Door, door
 from services.router.proxy import Timing
 
 
@@ -16,7 +17,7 @@ class Config(Struct, frozen=True, kw_only=True):
     """None: made on first start and kept in the data folder."""
     listen: str
     admin_listen: str
-    nats_url: str
+    nats: Door
     data: Path
     """The router's own folder."""
     catalog: Path | None
@@ -34,7 +35,7 @@ def from_settings(found: Resolved) -> Config:
         name=RouterId(found.text("router.name")) if found.has("router.name") else None,
         listen=found.address("router.listen").text,
         admin_listen=found.address("router.admin-listen").text,
-        nats_url=found.text("nats.url"),
+        nats=door(found),
         data=Path(found.text("data.dir")) / "router",
         catalog=_path(found, "router.catalog"),
         endpoints=_path(found, "router.endpoints"),

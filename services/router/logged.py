@@ -42,7 +42,7 @@ async def run_with_log(
     """Until cancelled; `made` is given the link to the log. Raises OSError when a port is taken."""
     if config.catalog is not None and config.endpoints is not None:
         await StaticFiles(router.table, config.catalog, config.endpoints).read()
-    connection = Connection(config.nats_url, router.name)
+    connection = Connection(config.nats, router.name)
     source = Logged(config, router, connection)
     made(source)
     await connection.start()
@@ -70,7 +70,13 @@ class Logged:
 
     def standing(self) -> Standing:
         living = self._namesakes.living(self._router.clock.monotonic())
-        return structs.replace(self._watch.standing(), namesakes=living)
+        connection = self._connection
+        return structs.replace(
+            self._watch.standing(),
+            namesakes=living,
+            trouble=connection.trouble,
+            denials=connection.denials,
+        )
 
     async def run(self) -> None:
         beats = subjects.router_beat(self._router.name)

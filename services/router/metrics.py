@@ -101,6 +101,7 @@ class _StandingCollector(Collector):
         now = self._standing()
         figures = {
             "connected": ("1: a link to NATS stands", float(now.connected)),
+            "nats_denials": ("Times that NATS denied something", now.denials),
             "log_damaged": ("1: the log is not the one followed before", float(bool(now.damage))),
             "name_in_use": (
                 "1: another router runs under the same name",

@@ -95,8 +95,9 @@ class Router:
     def _ready(self, source: Source) -> tuple[bool, str]:
         standing = source.standing()
         if self.table.known:
-            return True, f"another router runs as {self.name}" if standing.namesakes else ""
-        away = "" if standing.connected else "; NATS is away"
+            twice = f"another router runs as {self.name}" if standing.namesakes else ""
+            return True, twice or standing.trouble
+        away = f"; {standing.trouble}" if standing.trouble else ""
         return False, f"no catalog yet{away}"
 
     def _shown(self, source: Source) -> RouterTable:

@@ -20,6 +20,10 @@ class Standing(Struct, frozen=True, kw_only=True):
     damage: str = ""
     refused: tuple[str, ...] = ()
     unreadable: tuple[str, ...] = ()
+    trouble: str = ""
+    """Why NATS is not of full use."""
+    denials: int = 0
+    """Times that NATS denied something."""
     namesakes: tuple[str, ...] = ()
     """Incarnations of other routers that run under the same name."""
 

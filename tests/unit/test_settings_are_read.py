@@ -1,6 +1,7 @@
 """A setting that nothing reads is a promise to an operator that nobody keeps."""
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -19,7 +20,17 @@ READERS = {
     "up": (ROOT / "ctl").glob("up_settings.py"),
     "operator": (ROOT / "ctl").glob("operator.py"),
 }
-TEXTS = {name: {file: file.read_text() for file in files} for name, files in READERS.items()}
+DOOR = ROOT / "services/log/door.py"
+"""Reads the settings of NATS for whoever calls it."""
+
+
+def texts_of(files: Iterable[Path]) -> dict[Path, str]:
+    found = {file: file.read_text() for file in files}
+    calls_door = any(re.search(r"\bdoor\(", text) for text in found.values())
+    return found | ({DOOR: DOOR.read_text()} if calls_door else {})
+
+
+TEXTS = {name: texts_of(files) for name, files in READERS.items()}
 
 
 def readers(setting: Setting) -> set[tuple[str, str]]:

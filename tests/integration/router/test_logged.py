@@ -25,6 +25,7 @@ from schemas.documents import (
 from schemas.ids import ControlId, LogId, NodeId, ReplicaId, RouterId
 from services.log import api, identity, streams
 from services.log.connect import Connection
+from services.log.door import Door
 from services.log.message import Message
 from services.log.snapshot import get, get_from_log
 from services.log.stored import Stored
@@ -138,7 +139,7 @@ async def a_router(
         name=ROUTER,
         listen=f"127.0.0.1:{client}",
         admin_listen=f"127.0.0.1:{admin}",
-        nats_url=url,
+        nats=Door(url=url),
         data=folder,
         catalog=None if seed is None else seed / "catalog.yaml",
         endpoints=None if seed is None else seed / "endpoints.yaml",

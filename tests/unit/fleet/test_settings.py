@@ -360,6 +360,11 @@ def test_shows_each_value_and_where_it_came_from() -> None:
     made = resolved("control", '[log]\n\nlevel = "debug"\n', {"FLOTILLA_CONTROL_TICK": "2s"})
     assert [(row.name, row.value, row.source) for row in show(made)] == [
         ("nats.url", "nats://127.0.0.1:4222", "default"),
+        ("nats.user", "", "unset"),
+        ("nats.password-file", "", "unset"),
+        ("nats.ca", "", "unset"),
+        ("nats.cert", "", "unset"),
+        ("nats.key", "", "unset"),
         ("data.dir", ".flotilla", "default"),
         ("log.level", "debug", "flotilla.toml:3"),
         ("control.name", "", "unset"),
@@ -368,6 +373,7 @@ def test_shows_each_value_and_where_it_came_from() -> None:
         ("control.tokens", "", "unset"),
         ("control.tick", "2s", "FLOTILLA_CONTROL_TICK"),
         ("control.nats-monitor", "", "unset"),
+        ("control.log-replicas", "", "unset"),
     ]
 
 
