@@ -49,10 +49,13 @@ LEAST_SILENT = 3
 
 
 class Fleet(NamedTuple):
-    """Counts of nodes, those left out that were silent before."""
+    """Counts of nodes."""
 
     nodes: int
     silent: int
+    aside: int = 0
+    """Left out of both, yet not lost: silent for long in a fleet where silence alone loses none, or
+    pardoned."""
 
     @property
     def in_mass_silence(self) -> bool:
@@ -119,7 +122,7 @@ def _on(document: ControlBrake, fleet: Fleet, silence: Silence, now: float) -> B
 def muster(state: FleetState, silence: Silence, now: float) -> Fleet:
     """The fleet, and how many of it are silent."""
     earliest, pardoned = _bounds(state, now)
-    nodes = silent = 0
+    nodes = silent = aside = 0
     for key, info in state.infos.items():
         held = state.verdicts.get(key)
         began = _began(info.document.node, None if held is None else held.document, silence, now)
@@ -128,7 +131,9 @@ def muster(state: FleetState, silence: Silence, now: float) -> Fleet:
         elif began.counted >= earliest and began.logged > pardoned:
             nodes += 1
             silent += 1
-    return Fleet(nodes, silent)
+        else:
+            aside += not began.lost
+    return Fleet(nodes, silent, aside)
 
 
 def _bounds(state: FleetState, now: float) -> tuple[float, float]:
@@ -149,6 +154,7 @@ class _Began(NamedTuple):
     """As far as it is known to have lasted: once lost by the log, before that by this process."""
     logged: float
     """By the log where a verdict stands, else by this process."""
+    lost: bool = False
 
 
 def _began(
@@ -163,4 +169,5 @@ def _began(
     if verdict is None or not stands:
         return _Began(measured, measured)
     logged = codec.seconds(verdict.silent_since or verdict.since)
-    return _Began(logged if verdict.condition == "lost" else measured, logged)
+    lost = verdict.condition == "lost"
+    return _Began(logged if lost else measured, logged, lost)

@@ -109,7 +109,8 @@ def decide(
 
 def _judge(turn: Turn) -> None:
     """Rule 1."""
-    small = _brake(turn).nodes <= SMALL_FLEET
+    fleet = _brake(turn)
+    small = fleet.nodes + fleet.aside <= SMALL_FLEET
     patiences = {} if turn.braked else _patiences(turn)
     default = set[float]() if turn.braked else {DEFAULT_PATIENCE_SECONDS}
     for _, info in sorted(turn.state.infos.items()):

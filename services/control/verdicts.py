@@ -20,8 +20,8 @@ from schemas.ids import NodeId
 from services.control.silence import Silence
 
 SMALL_FLEET = 2
-"""At most so many nodes, those left out that the brake leaves out (`brake.py`): silence alone does not
-make one lost."""
+"""At most so many nodes, not counting those that have been lost for more than a minute: silence alone
+makes none lost."""
 
 
 def judge(
