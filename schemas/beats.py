@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from schemas.ids import ControlId, LogId, NodeId, ReplicaId, RouterId
+from schemas.ids import ControlId, LogId, ModelName, NodeId, ReplicaId, RouterId
 
 
 class AgentBeat(Struct, frozen=True, gc=False, kw_only=True):
@@ -18,6 +18,9 @@ class AgentBeat(Struct, frozen=True, gc=False, kw_only=True):
     """LOG sequence of the assignment that it has applied, 0 for none."""
     damaged: str = ""
     """Not empty: it acts on no assignment, and why."""
+    held: dict[ReplicaId, ModelName] | None = None
+    """What it runs, told while it has obeyed no assignment of a log: a recovery waits for its reports of
+    them. None: its log has them."""
 
 
 class RouterBeat(Struct, frozen=True, gc=False, kw_only=True):
@@ -34,11 +37,16 @@ class RouterBeat(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class ControlBeat(Struct, frozen=True, gc=False, kw_only=True):
-    """The leader is alive, and how far each class of documents has come."""
+    """A control service is alive, and how far each class of documents has come."""
 
     control: ControlId
     incarnation: str
+    leading: bool = True
+    """It holds the lead as far as it knows: nobody else claims."""
+    resigned: bool = False
+    """It held `epoch`, and ends: another may claim at once."""
     epoch: int
+    """LOG sequence of its claim, 0 for none."""
     log: LogId
     head: int
     """LOG sequence applied."""

@@ -2,12 +2,14 @@
 
 import platform
 from importlib import metadata
+from typing import TypeVar
 
 from msgspec import DecodeError, Struct
 
 from schemas import codec, subjects
 from schemas.documents import NodeInfo, Session, ShardStatus
-from schemas.ids import NodeId
+from schemas.events import log_prefix
+from schemas.ids import LogId, NodeId
 from services.agent import gpus
 from services.agent.config import Config
 from services.agent.environments import shown
@@ -17,6 +19,8 @@ from services.log.connect import Connection
 from services.log.snapshot import get
 from services.log.stored import Stored
 from services.runtime import proc
+
+D = TypeVar("D")
 
 
 class NameTaken(Exception):
@@ -53,10 +57,15 @@ def describe(
     )
 
 
-def read_info(stored: Stored | None) -> NodeInfo | None:
-    """None: there is none, or none that can be read."""
+def read_info(stored: Stored | None, log_id: LogId) -> NodeInfo | None:
+    """None: there is none of this log, or none that can be read."""
     found = None if stored is None else read(stored.payload, NodeInfo)
-    return found.document if isinstance(found, Read) else None
+    return found.document if isinstance(found, Read) and _is_of(found, log_id) else None
+
+
+def _is_of(found: Read[D], log_id: LogId) -> bool:
+    """What an earlier log left on a subject is void."""
+    return found.event.log == log_prefix(log_id)
 
 
 class _Written(Struct, frozen=True):
@@ -81,13 +90,13 @@ def check_name(standing: NodeInfo | None, machine_id: str) -> None:
         )
 
 
-async def read_shards(connection: Connection, node: NodeId) -> list[Stranger]:
-    """Every shard document of the node that stands in the log."""
+async def read_shards(connection: Connection, node: NodeId, log_id: LogId) -> list[Stranger]:
+    """Every shard document of the node that stands in this log."""
     found: list[Stranger] = []
     slot = 0
     while (stored := await get(connection, subjects.node_shard(node, slot))) is not None:
         status = read(stored.payload, ShardStatus)
-        if isinstance(status, Read):
+        if isinstance(status, Read) and _is_of(status, log_id):
             found.append(Stranger(slot, status.document))
         slot += 1  # Another is `gone`, and so free; or it cannot be read, and is written over.
     return found

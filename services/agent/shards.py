@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from schemas.beats import EngineLoad
 from schemas.documents import AssignedShard, Assignment, Session, ShardStatus
-from schemas.ids import EventId, ReplicaId
+from schemas.ids import EventId, ModelName, ReplicaId
 from services.agent import clock, shard
 from services.agent.disk import RETRY_SECONDS, Disk
 from services.agent.host import Host
@@ -67,6 +67,10 @@ class Shards:
         """Of those that serve."""
         runners = self._runners.items()
         return {name: each.load for name, each in runners if each.life.phase == "ready"}
+
+    def held(self) -> dict[ReplicaId, ModelName]:
+        """What the log must be told of before it decides anything: all that has not stopped."""
+        return {life.replica: life.order.model for life in self.lives if life.phase != "stopped"}
 
     def resume(self, lives: Iterable[Life], host: Host, group: asyncio.TaskGroup) -> None:
         """Go on from the state files."""

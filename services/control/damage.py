@@ -79,7 +79,9 @@ def judge(
     held = state.genesis.get(())
     in_state = None if held is None else held.document
     if found.genesis is not None and in_state is not None and found.genesis != in_state:
-        return f"LOG is log {found.genesis.log_id}, STATE is of log {in_state.log_id}"
+        # After a recovery the server feeds STATE again only some seconds later.
+        if not found.genesis.succeeds(in_state.log_id):
+            return f"LOG is log {found.genesis.log_id}, STATE is of log {in_state.log_id}"
     if found.head < applied:
         return f"LOG ends at {found.head}, STATE goes to {applied}"
     whole = replace(found, genesis=found.genesis or in_state)
@@ -92,7 +94,7 @@ def _reported(genesis: Genesis | None, head: int, reports: Iterable[Reported]) -
             continue
         if genesis is None:
             return f"{report.who} follows log {report.log}, here is none"
-        if report.log not in (genesis.log_id, genesis.parent):
+        if report.log != genesis.log_id and not genesis.succeeds(report.log):
             return f"{report.who} follows log {report.log}, this is {genesis.log_id}"
         if report.log == genesis.log_id and report.highest > head:
             return f"LOG ends at {head}, but {report.who} has seen {report.highest}"

@@ -142,14 +142,21 @@ class Watch:
         return self.log_id is None or self._routing is not routing
 
     async def _first_sync(self, follower: Follower) -> None:
-        """The table becomes the log's once all is read; an empty log is an answer too."""
-        while not follower.synced or self._waiting:  # noqa: ASYNC110 - it has no event.
-            await asyncio.sleep(SYNC_SECONDS)
-        self._current = True
-        self._take_over()
+        """The table becomes the log's once all is read; an empty log is an answer too.
 
-    def _take_over(self) -> None:
-        if not self._current:
+        While the log has no catalog, as after a recovery, the table stays as it is.
+        """
+        while True:
+            if follower.synced and not self._waiting:
+                self._current = True
+                self._take_over(follower)
+                if self._routing.settled:
+                    return
+            await asyncio.sleep(SYNC_SECONDS)
+
+    def _take_over(self, follower: Follower) -> None:
+        """Never in the middle of a reading: the catalog is read before the endpoints are."""
+        if not self._current or not (follower.synced or self._routing.settled):
             return
         if self._routing.settle():
             self._mode = "log"
@@ -172,7 +179,8 @@ class Watch:
         before = (self._routing.revision, self._routing.refused)
         if self._routing.apply(stored.sequence, stored.subject, stored.payload):
             self._changed, self._unsaved = self._clock.monotonic(), True
-            self._take_over()
+            if self._follower is not None:
+                self._take_over(self._follower)
         self._tell(stored, before)
 
     def _tell(self, stored: Stored, before: tuple[int, tuple[str, ...]]) -> None:
@@ -238,7 +246,7 @@ class Watch:
             return
         if beat.damaged or beat.log != self.log_id:
             self._trust.look_again()
-        else:
+        elif beat.leading:
             self._compare(beat)
 
     def _compare(self, beat: ControlBeat) -> None:

@@ -32,6 +32,8 @@ from tests.support.node import NODE
 from tests.support.shards import an_order
 from tests.support.waiting import until
 
+LOG = LogId("0" * 32)
+
 
 class SlowStore(Store):
     """Saves wait while it is held."""
@@ -60,7 +62,7 @@ class Node:
         self.writer = Writer(
             connection,
             source="agent/test",
-            log_id=LogId("0" * 32),
+            log_id=LOG,
             now=time.time,
             may_replace=lambda _standing: True,
         )
@@ -100,7 +102,7 @@ class Node:
     async def document(self, slot: int) -> str:
         """Whose shard stands there; `gone …` where it is over."""
         await self.round_trip()
-        for each in await read_shards(self.connection, NODE):
+        for each in await read_shards(self.connection, NODE, LOG):
             if each.slot == slot:
                 return each.status.replica
         stored = await get(self.connection, subjects.node_shard(NODE, slot))
@@ -195,10 +197,10 @@ async def test_one_whose_document_was_written_over_tells_itself_again(
         assert await node.document(0) == "live-0-1"
         subject = subjects.node_shard(NODE, 0)
         told = node.writer.standing(subject)
-        node.shards.check(await read_shards(connection, NODE))
+        node.shards.check(await read_shards(connection, NODE, LOG))
         await node.round_trip()
         assert node.writer.standing(subject) == told
         node.writer.put(subject, "shard.gone", Gone(id=ReplicaId("old-0-1")))
         assert await node.document(0) == "gone old-0-1"
-        node.shards.check(await read_shards(connection, NODE))
+        node.shards.check(await read_shards(connection, NODE, LOG))
         assert await node.document(0) == "live-0-1"
