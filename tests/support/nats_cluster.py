@@ -1,12 +1,13 @@
 """Three real nats-servers that keep the streams together, each to be killed and brought back."""
 
-import json
+import asyncio
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from msgspec import Struct
 
+from schemas import codec
 from services.log import api, server
 from services.log.connect import Connection
 from services.log.message import Unavailable
@@ -29,6 +30,10 @@ class _Placed(Struct, frozen=True):
 
 class _Info(Struct, frozen=True):
     cluster: _Placed = _Placed()
+
+
+class _Page(Struct, frozen=True):
+    meta_cluster: _Placed = _Placed()
 
 
 class NatsCluster:
@@ -66,13 +71,10 @@ class NatsCluster:
             each.kill()
 
     def meta_leader(self) -> NatsServer | None:
-        """Who leads the making of streams and consumers, as a server that runs says; None: nobody."""
+        """Who leads the making of streams and consumers; None: nobody says that it does."""
         for each in self.servers:
-            if each.running:
-                page = f"http://127.0.0.1:{each.monitor_port}/jsz"
-                with urllib.request.urlopen(page, timeout=5) as answer:
-                    name = json.load(answer).get("meta_cluster", {}).get("leader", "")
-                return self.named(name) if name else None
+            if each.running and _meta(each).leader == each.name:
+                return each
         return None
 
     async def leader(self, connection: Connection, stream: str) -> NatsServer | None:
@@ -87,17 +89,23 @@ class NatsCluster:
 
         return await eventually(asked, f"{stream} has a leader")
 
-    async def until_meta(self, connection: Connection) -> NatsServer:
-        """Until streams can be made."""
+    async def until_meta(self) -> NatsServer:
+        """Until somebody leads."""
 
         async def asked() -> NatsServer | None:
-            try:
-                await api.call(connection, "INFO", None, dict[str, object], 1.0)
-            except Unavailable:
-                return None
-            return self.meta_leader()
+            return await asyncio.to_thread(self.meta_leader)
 
         return await eventually(asked, "the cluster has a meta leader")
+
+    async def until_complete(self) -> None:
+        """Until the leader counts on all three: streams with three copies can be made."""
+
+        async def asked() -> bool:
+            leader = await self.until_meta()
+            others = (await asyncio.to_thread(_meta, leader)).replicas
+            return len(others) == SIZE - 1 and all(other.current for other in others)
+
+        await eventually(asked, "the cluster is complete")
 
     async def until_whole(self, connection: Connection, *streams: str) -> None:
         """Until every copy of the streams is current, so that another server may be lost."""
@@ -117,6 +125,15 @@ class NatsCluster:
                 return await whole(stream)
 
             await eventually(asked, f"all copies of {stream} are current")
+
+
+def _meta(server: NatsServer) -> _Placed:
+    page = f"http://127.0.0.1:{server.monitor_port}/jsz"
+    try:
+        with urllib.request.urlopen(page, timeout=5) as answer:
+            return codec.decode(answer.read(), _Page).meta_cluster
+    except OSError:
+        return _Placed()  # On its way up or down.
 
 
 async def _placed(connection: Connection, stream: str) -> _Placed | None:
