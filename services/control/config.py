@@ -10,6 +10,10 @@ from services.fleet.settings import Resolved
 from services.log.door import Door, door
 
 
+LEAST_UNREACHABLE_SECONDS = 3.0
+"""A beat or two may be lost."""
+
+
 class Config(Struct, frozen=True, kw_only=True):
     """Made by `from_settings` alone."""
 
@@ -27,6 +31,8 @@ class Config(Struct, frozen=True, kw_only=True):
     """Control's own folder."""
     tokens: Path
     tick_seconds: float
+    unreachable_after: float | None
+    """Silence of a node, in seconds; None: it does not become unreachable."""
 
 
 def from_settings(found: Resolved) -> Config:
@@ -48,4 +54,15 @@ def from_settings(found: Resolved) -> Config:
         if found.has("control.tokens")
         else data / "tokens.toml",
         tick_seconds=found.seconds("control.tick"),
+        unreachable_after=_unreachable_after(found),
     )
+
+
+def _unreachable_after(found: Resolved) -> float | None:
+    after = found.duration("control.unreachable-after")
+    if after is not None and after < LEAST_UNREACHABLE_SECONDS:
+        raise ValueError(
+            f"control.unreachable-after is {after:g}s, but agents beat once a second or two: "
+            f"write at least {LEAST_UNREACHABLE_SECONDS:g}s"
+        )
+    return after

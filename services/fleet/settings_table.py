@@ -156,6 +156,14 @@ SETTINGS: tuple[Setting, ...] = (
         help="longest time between two turns of the loop",
     ),
     Setting(
+        name="control.unreachable-after",
+        kind="duration",
+        default="5s",
+        off=True,
+        help="silence after which a node's endpoints are the last choice; "
+        "off: they stay as they are until the node is lost",
+    ),
+    Setting(
         name="control.nats-monitor",
         kind="address",
         help="nats-server's HTTP monitoring, where it says whether its writes are synced; unset: not asked",

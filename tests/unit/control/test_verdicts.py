@@ -14,12 +14,14 @@ def judged(
     hearing: float = 1000.0,
     patiences: tuple[float, ...] = (60.0,),
     failed_probe: bool | None = None,
+    unreachable_after: float | None = 5.0,
 ) -> NodeVerdict:
     """`silent` None: not heard since hearing began. `failed_probe` None: none is needed."""
     silence = Silence(
         hearing_seconds=hearing,
         nodes={} if silent is None else {NODE: silent},
         unanswered=frozenset({NODE} if failed_probe else ()),
+        unreachable_after=unreachable_after,
     )
     return judge(
         NODE, before, silence, patiences, needs_probe=failed_probe is not None, now=NOW + 100
@@ -91,3 +93,27 @@ def test_knows_when_the_next_verdict_may_come() -> None:
     silence = Silence(hearing_seconds=1000.0, nodes={NODE: 10.0})
     assert next_change(NODE, silence, (60.0,)) == 50.0
     assert next_change(NODE, silence, ()) is None
+
+
+# spec: L3 R2
+def test_the_interval_can_be_set_and_can_be_off() -> None:
+    assert judged(29.9, unreachable_after=30.0).condition == "alive"
+    assert judged(30.0, unreachable_after=30.0).condition == "unreachable"
+    assert judged(59.9, unreachable_after=None).condition == "alive"
+    assert judged(60.0, unreachable_after=None).condition == "lost"
+    before = a_verdict(condition="unreachable", patience=None)
+    assert judged(59.9, before, unreachable_after=None).condition == "unreachable"
+
+
+# spec: R4
+def test_without_patiences_nobody_is_lost_and_who_was_stays_so() -> None:
+    assert judged(600.0, patiences=()).condition == "unreachable"
+    found = judged(600.0, a_verdict(patience=60.0), patiences=())
+    assert (found.condition, found.lost_patience_seconds) == ("lost", 60.0)
+
+
+def test_a_verdict_says_since_when_its_node_is_silent() -> None:
+    first = judged(8.0)
+    assert (first.since, first.silent_since) == (at(100), at(92))
+    assert judged(60.0, first).silent_since == at(92)
+    assert judged(0.5, first).silent_since is None
