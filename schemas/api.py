@@ -10,6 +10,7 @@ from msgspec import Raw, Struct
 
 from schemas.documents import CardHealth, LastError, NodeCondition, NodeRefusal, Progress
 from schemas.frames import Accepted, Frame, Role
+from schemas.history import CatalogDiff, CatalogHistory, EventList, RollbackCatalog, Why
 from schemas.ids import EngineName, GpuUuid, ModelName, NodeId, ReplicaId, RouterId
 
 ReplicaPhase = Literal[
@@ -266,17 +267,50 @@ class Route(Struct, frozen=True, kw_only=True):
     role: Role
     request: type[Struct] | None = None
     response: type[Frame]
+    has_past: bool = False
+    """Takes `?at=`, a LOG sequence or an RFC 3339 time, and answers of that moment."""
 
 
 ROUTES: tuple[Route, ...] = (
-    Route(name="status", method="GET", path="/api/v1/status", role="viewer", response=Status),
-    Route(name="nodes", method="GET", path="/api/v1/nodes", role="viewer", response=NodeList),
     Route(
-        name="replicas", method="GET", path="/api/v1/replicas", role="viewer", response=ReplicaList
+        name="status",
+        method="GET",
+        path="/api/v1/status",
+        role="viewer",
+        response=Status,
+        has_past=True,
     ),
-    Route(name="models", method="GET", path="/api/v1/models", role="viewer", response=ModelList),
     Route(
-        name="catalog", method="GET", path="/api/v1/catalog", role="viewer", response=CatalogView
+        name="nodes",
+        method="GET",
+        path="/api/v1/nodes",
+        role="viewer",
+        response=NodeList,
+        has_past=True,
+    ),
+    Route(
+        name="replicas",
+        method="GET",
+        path="/api/v1/replicas",
+        role="viewer",
+        response=ReplicaList,
+        has_past=True,
+    ),
+    Route(
+        name="models",
+        method="GET",
+        path="/api/v1/models",
+        role="viewer",
+        response=ModelList,
+        has_past=True,
+    ),
+    Route(
+        name="catalog",
+        method="GET",
+        path="/api/v1/catalog",
+        role="viewer",
+        response=CatalogView,
+        has_past=True,
     ),
     Route(
         name="apply",
@@ -292,6 +326,53 @@ ROUTES: tuple[Route, ...] = (
         path="/api/v1/placement/{model}",
         role="viewer",
         response=Explanation,
+        has_past=True,
     ),
-    Route(name="state", method="GET", path="/api/v1/state", role="viewer", response=StateDump),
+    Route(
+        name="state",
+        method="GET",
+        path="/api/v1/state",
+        role="viewer",
+        response=StateDump,
+        has_past=True,
+    ),
+    Route(name="events", method="GET", path="/api/v1/events", role="viewer", response=EventList),
+    Route(
+        name="why",
+        method="GET",
+        path="/api/v1/why/{kind}/{name}",
+        role="viewer",
+        response=Why,
+        has_past=True,
+    ),
+    Route(
+        name="catalog-history",
+        method="GET",
+        path="/api/v1/catalog/revisions",
+        role="viewer",
+        response=CatalogHistory,
+        has_past=True,
+    ),
+    Route(
+        name="catalog-revision",
+        method="GET",
+        path="/api/v1/catalog/revisions/{revision}",
+        role="viewer",
+        response=CatalogView,
+    ),
+    Route(
+        name="catalog-diff",
+        method="GET",
+        path="/api/v1/catalog/revisions/{old}/diff/{new}",
+        role="viewer",
+        response=CatalogDiff,
+    ),
+    Route(
+        name="rollback",
+        method="POST",
+        path="/api/v1/catalog/rollback",
+        role="operator",
+        request=RollbackCatalog,
+        response=Accepted,
+    ),
 )

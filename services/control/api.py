@@ -6,18 +6,20 @@ LOG sequence that it was computed at. A standby answers reads and sends writes o
 
 from collections.abc import Awaitable, Callable
 from time import monotonic
-from urllib.parse import unquote
+from typing import TypeVar
 
 from aiohttp import web
-from msgspec import DecodeError, Raw
+from msgspec import DecodeError, Struct
 
 from schemas import api, codec, frames
-from services.control.commands import Actor, plan_apply
-from services.control.explaining import explain_model
+from schemas.history import RollbackCatalog
+from services.control.commands import Actor, plan_apply, plan_rollback
+from services.control.history_api import HistoryApi
 from services.control.loop import LogRefuses, Loop, NotLeading, OutcomeUnknown, TooMany
 from services.control.metrics import registry
+from services.control.moment import Moment, Planned
+from services.control.pages import PAGES, Page, Seen
 from services.control.tokens import Token, Tokens, allows
-from services.fleet import views
 from services.fleet.views import Live
 from services.log.event_ids import new_event_id
 from services.runtime.admin import admin_app
@@ -29,6 +31,11 @@ STATUS_OF = {
     "bad_catalog": 422,
     "bad_request": 400,
     "no_such_model": 404,
+    "no_such_revision": 404,
+    "not_found": 404,
+    "not_kept": 404,
+    "not_yet": 404,
+    "unavailable": 503,
     "too_large": 413,
     "unauthorized": 401,
     "forbidden": 403,
@@ -40,6 +47,8 @@ STATUS_OF = {
 """HTTP status by code; every other refusal is a conflict."""
 CONFLICT = 409
 
+R = TypeVar("R", bound=Struct)
+
 Answer = Callable[[web.Request, Token], Awaitable[frames.Frame]]
 
 
@@ -49,15 +58,12 @@ class Api:
     def __init__(self, loop: Loop, tokens: Tokens) -> None:
         self._loop = loop
         self._tokens = tokens
+        self._history = HistoryApi(loop, self._present)
         self._answers: dict[str, Answer] = {
-            "status": self._status,
-            "nodes": self._nodes,
-            "replicas": self._replicas,
-            "models": self._models,
-            "catalog": self._catalog,
+            **{name: self._page(page) for name, page in PAGES.items()},
+            **self._history.answers(),
             "apply": self._apply,
-            "explain": self._explain,
-            "state": self._state,
+            "rollback": self._rollback,
         }
 
     def app(self) -> web.Application:
@@ -89,6 +95,8 @@ class Api:
             if route.method != "GET" and not self._loop.leading:
                 return self._elsewhere(request)
             try:
+                if route.has_past and "at" in request.query:
+                    return _encoded(await self._history.past(route.name, request))
                 return _encoded(await answer(request, token))
             except NotLeading:
                 return self._elsewhere(request)
@@ -175,55 +183,38 @@ class Api:
             if now - at < ROUTER_SHOWN_SECONDS
         )
 
-    async def _status(self, _request: web.Request, _token: Token) -> frames.Frame:
-        return views.status(self._loop.state, self._loop.current().catalog, self._live())
+    def _present(self) -> Seen:
+        return Seen(self._loop.state, self._loop.current(), self._live())
 
-    async def _nodes(self, _request: web.Request, _token: Token) -> frames.Frame:
-        state = self._loop.state
-        return api.NodeList(as_of_seq=state.sequence, items=views.nodes(state, self._live()))
+    def _page(self, page: Page) -> Answer:
+        async def answer(request: web.Request, _token: Token) -> frames.Frame:
+            return page(self._present(), request.match_info)
 
-    async def _replicas(self, _request: web.Request, _token: Token) -> frames.Frame:
-        state = self._loop.state
-        return api.ReplicaList(as_of_seq=state.sequence, items=views.replicas(state, self._live()))
-
-    async def _models(self, _request: web.Request, _token: Token) -> frames.Frame:
-        state = self._loop.state
-        rows = views.models(state, self._loop.current().catalog)
-        return api.ModelList(as_of_seq=state.sequence, items=rows)
-
-    async def _catalog(self, _request: web.Request, _token: Token) -> frames.Frame:
-        state, current = self._loop.state, self._loop.current()
-        pointer = state.catalog.get(())
-        return api.CatalogView(
-            as_of_seq=state.sequence,
-            revision=current.revision,
-            hash=current.catalog.hash,
-            author="" if pointer is None else pointer.document.author,
-            source=current.catalog.source(),
-        )
-
-    async def _explain(self, request: web.Request, _token: Token) -> frames.Frame:
-        name = unquote(request.match_info["model"])
-        model = self._loop.current().catalog.resolve(name)
-        if model is None:
-            known = ", ".join(self._loop.current().catalog.models) or "none"
-            return self._refusal("no_such_model", f"no model {name}", f"the catalog has {known}")
-        return explain_model(self._loop.state, model)
-
-    async def _state(self, _request: web.Request, _token: Token) -> frames.Frame:
-        state = self._loop.state
-        return api.StateDump(as_of_seq=state.sequence, state=Raw(state.dump()))
+        return answer
 
     async def _apply(self, request: web.Request, token: Token) -> frames.Frame:
+        return await self._perform(request, token, api.ApplyCatalog, plan_apply)
+
+    async def _rollback(self, request: web.Request, token: Token) -> frames.Frame:
+        return await self._perform(request, token, RollbackCatalog, plan_rollback)
+
+    async def _perform(
+        self,
+        request: web.Request,
+        token: Token,
+        kind: type[R],
+        plan: Callable[[Moment, R, Actor], Planned],
+    ) -> frames.Frame:
+        """A command in the next turn, planned from the request's body."""
         body = await _body(request)
         if body is None:
             return self._refusal("too_large", f"more than {LARGEST_BODY} bytes")
         try:
-            wanted = codec.decode(body, api.ApplyCatalog)
+            wanted = codec.decode(body, kind)
         except DecodeError as error:
             return self._refusal("bad_request", "the request cannot be read", str(error))
         actor = Actor(token.name, request.remote or "", new_event_id(self._loop.now()))
-        return await self._loop.perform(lambda moment: plan_apply(moment, wanted, actor))
+        return await self._loop.perform(lambda moment: plan(moment, wanted, actor))
 
 
 async def _body(request: web.Request) -> bytes | None:

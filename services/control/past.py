@@ -1,0 +1,129 @@
+"""The past, for those who ask this control: which moment is meant, and the fleet as it was then. Shell.
+
+One question at a time, so that no number of them takes the leader's time; who waits too long for its
+turn is told so (Busy). Folding pauses for the loop, and what is computed from a state of the past is
+computed in a thread: nobody else has that state.
+
+How it fails: NATS away, or no answer: Unavailable. Outside what is kept: Outside, with from when on.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+from msgspec import Struct
+
+from schemas import codec
+from services.fleet.state import FleetState
+from services.log.connect import Connection
+from services.log.history import Bounds, NotKept, bounds, read_range, sequence_at, state_at
+
+TURN_SECONDS = 10.0
+"""A question waits so long for those before it."""
+
+
+class Busy(Exception):
+    """Others ask for the past, too."""
+
+
+class BadQuery(Exception):
+    """Part of a request that cannot be read."""
+
+
+class Outside(Exception):
+    """Not a moment of what is kept: before its beginning, or yet to come."""
+
+    def __init__(self, code: str, message: str, why: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.why = why
+
+
+class Then(Struct, frozen=True):
+    """A moment of the log."""
+
+    sequence: int
+    """The last one that had been stored by then."""
+    seconds: float
+    """Since 1970."""
+
+
+class PastFleet:
+    """`state` within `turn`."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._lock = asyncio.Lock()
+        self._last: tuple[int, float, FleetState] | None = None
+        """The state asked for last: its sequence, and when that was stored, which tells logs apart."""
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncGenerator[None]:
+        """Alone with the past. Raises Busy."""
+        try:
+            async with asyncio.timeout(TURN_SECONDS):
+                await self._lock.acquire()
+        except TimeoutError:
+            raise Busy from None
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+    async def then(self, text: str, now: float) -> Then:
+        """A sequence, or an RFC 3339 time. Raises BadQuery, Outside."""
+        kept = await bounds(self._connection)
+        if text.isdecimal():
+            sequence = int(text)
+            if sequence > kept.last:
+                raise Outside("not_yet", f"sequence {sequence:,} is yet to come", _ends(kept))
+            stamp = await self._stamp(sequence)
+            if sequence < kept.first or stamp is None:
+                raise outside(kept.first, kept.first_stamp)
+            return Then(sequence, stamp)
+        seconds = _seconds(text)
+        if seconds > max(now, kept.last_stamp):
+            raise Outside("not_yet", f"{text} is yet to come", _ends(kept))
+        return Then(await sequence_at(self._connection, seconds), seconds)
+
+    async def _stamp(self, sequence: int) -> float | None:
+        """When it was stored. None: it is not kept."""
+        batches = read_range(self._connection, sequence, sequence)
+        stamps = [stored.stamp async for batch in batches for stored in batch]
+        return stamps[0] if stamps else None
+
+    async def state(self, then: Then) -> FleetState:
+        """The fleet as it was; to be read only. Raises Outside."""
+        stamp = await self._stamp(then.sequence)
+        if stamp is None:
+            kept = await bounds(self._connection)
+            raise outside(kept.first, kept.first_stamp)
+        if self._last is not None and self._last[:2] == (then.sequence, stamp):
+            return self._last[2]
+        found = await state_at(self._connection, then.sequence)
+        if isinstance(found, NotKept):
+            raise outside(found.first, found.first_stamp)
+        self._last = (then.sequence, stamp, found)
+        return found
+
+
+def _seconds(text: str) -> float:
+    try:
+        return codec.seconds(text)
+    except ValueError as error:
+        raise BadQuery(f"`{text}` is neither a sequence nor an RFC 3339 time") from error
+
+
+def outside(first: int, stamp: float) -> Outside:
+    """Before what is kept."""
+    if not stamp:
+        return Outside("not_kept", "the log is empty", "nothing has happened yet")
+    since = codec.rfc3339(stamp)
+    return Outside(
+        "not_kept", "that is not kept any more", f"kept from {since}, sequence {first:,}"
+    )
+
+
+def _ends(kept: Bounds) -> str:
+    return f"the log ends at sequence {kept.last:,}, {codec.rfc3339(kept.last_stamp)}"
