@@ -48,7 +48,7 @@ class Recovery(Frame, frozen=True, kw_only=True, tag="Recovery"):
 
     damage: Damage | None = None
     moving: Moving | None = None
-    running: dict[str, int] = {}
+    running: dict[str, int]
     """Replicas that agents run, by model."""
     ways: tuple[WayOut, ...] = ()
 

@@ -2,13 +2,12 @@
 
 import platform
 from importlib import metadata
-from typing import TypeVar
 
 from msgspec import DecodeError, Struct
 
 from schemas import codec, subjects
 from schemas.documents import NodeInfo, Session, ShardStatus
-from schemas.events import log_prefix
+from schemas.events import Event, log_prefix
 from schemas.ids import LogId, NodeId
 from services.agent import gpus
 from services.agent.config import Config
@@ -19,8 +18,6 @@ from services.log.connect import Connection
 from services.log.snapshot import get
 from services.log.stored import Stored
 from services.runtime import proc
-
-D = TypeVar("D")
 
 
 class NameTaken(Exception):
@@ -60,12 +57,12 @@ def describe(
 def read_info(stored: Stored | None, log_id: LogId) -> NodeInfo | None:
     """None: there is none of this log, or none that can be read."""
     found = None if stored is None else read(stored.payload, NodeInfo)
-    return found.document if isinstance(found, Read) and _is_of(found, log_id) else None
+    return found.document if isinstance(found, Read) and _is_of(found.event, log_id) else None
 
 
-def _is_of(found: Read[D], log_id: LogId) -> bool:
+def _is_of(event: Event, log_id: LogId) -> bool:
     """What an earlier log left on a subject is void."""
-    return found.event.log == log_prefix(log_id)
+    return event.log == log_prefix(log_id)
 
 
 class _Written(Struct, frozen=True):
@@ -96,7 +93,7 @@ async def read_shards(connection: Connection, node: NodeId, log_id: LogId) -> li
     slot = 0
     while (stored := await get(connection, subjects.node_shard(node, slot))) is not None:
         status = read(stored.payload, ShardStatus)
-        if isinstance(status, Read) and _is_of(status, log_id):
+        if isinstance(status, Read) and _is_of(status.event, log_id):
             found.append(Stranger(slot, status.document))
         slot += 1  # Another is `gone`, and so free; or it cannot be read, and is written over.
     return found

@@ -78,14 +78,23 @@ def judge(
         return "the genesis in STATE cannot be read"
     held = state.genesis.get(())
     in_state = None if held is None else held.document
-    if found.genesis is not None and in_state is not None and found.genesis != in_state:
-        # After a recovery the server feeds STATE again only some seconds later.
-        if not found.genesis.succeeds(in_state.log_id):
-            return f"LOG is log {found.genesis.log_id}, STATE is of log {in_state.log_id}"
+    if _contradict(found.genesis, in_state):
+        return f"LOG is log {_id(found.genesis)}, STATE is of log {_id(in_state)}"
     if found.head < applied:
         return f"LOG ends at {found.head}, STATE goes to {applied}"
     whole = replace(found, genesis=found.genesis or in_state)
     return damage(whole) or _reported(whole.genesis, found.head, reports)
+
+
+def _contradict(in_log: Genesis | None, in_state: Genesis | None) -> bool:
+    """After a recovery STATE is behind for some seconds, until the server has found LOG again."""
+    if in_log is None or in_state is None or in_log == in_state:
+        return False
+    return not in_log.succeeds(in_state.log_id)
+
+
+def _id(genesis: Genesis | None) -> str:
+    return "" if genesis is None else genesis.log_id
 
 
 def _reported(genesis: Genesis | None, head: int, reports: Iterable[Reported]) -> str | None:

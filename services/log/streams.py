@@ -114,11 +114,13 @@ async def create(
     connection: Connection,
     replicas: int | None = None,
     monitor: tuple[str, int] | None = None,
+    first: int = 1,
 ) -> list[str]:
     """Make the streams, or put right those that stand there. Returns faults and warnings for people.
 
     `replicas`: copies of each; None: 3 in a cluster of servers, 1 on a server that stands alone, and
     never fewer than a stream has. `monitor`: host and port of the server's monitoring, if it has one.
+    `first`: where LOG's sequences begin if it is made now.
     """
     if not connection.connected:
         raise Unavailable("no connection to NATS")
@@ -127,7 +129,8 @@ async def create(
     faults: list[str] = []
     for ours in _ALL:
         wanted = ours | {"storage": "file", "num_replicas": least if replicas is None else replicas}
-        faults += await _create(connection, wanted, may_have_more=replicas is None)
+        begins = {"first_seq": first} if ours is _LOG and first > 1 else {}
+        faults += await _create(connection, wanted, begins, may_have_more=replicas is None)
     single = [ONE_COPY] if clustered and replicas == 1 else []
     return [*faults, *single, *await _set_up_faults(monitor, clustered)]
 
@@ -142,10 +145,12 @@ async def _set_up_faults(monitor: tuple[str, int] | None, clustered: bool) -> li
     )
 
 
-async def _create(connection: Connection, wanted: dict[str, Any], may_have_more: bool) -> list[str]:
+async def _create(
+    connection: Connection, wanted: dict[str, Any], begins: dict[str, int], may_have_more: bool
+) -> list[str]:
     name, copies = wanted["name"], wanted["num_replicas"]
     try:
-        await api.call(connection, f"STREAM.CREATE.{name}", wanted, StreamInfo)
+        await api.call(connection, f"STREAM.CREATE.{name}", wanted | begins, StreamInfo)
     except ApiError as error:
         if error.code == api.STREAM_NAME_IN_USE:
             return await _put_right(connection, wanted, may_have_more)
@@ -177,6 +182,11 @@ async def exists(connection: Connection) -> bool:
         if await _info(connection, name) is None:
             return False
     return True
+
+
+async def has(connection: Connection, name: str) -> bool:
+    """Whether the server has a stream of this name."""
+    return await _info(connection, name) is not None
 
 
 async def wait(connection: Connection) -> None:
