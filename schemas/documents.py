@@ -355,6 +355,8 @@ class ControlEpoch(Document, frozen=True, gc=False, kw_only=True):
     incarnation: str
     address: str = ""
     """host:port of the holder's admin listener."""
+    since: str = ""
+    """When it took the lead: a claim that renews its own keeps this."""
 
 
 class ControlBrake(Document, frozen=True, gc=False, kw_only=True):

@@ -19,9 +19,10 @@ from msgspec import DecodeError
 
 from schemas import codec, subjects
 from schemas.beats import AgentBeat, ControlBeat, RouterBeat
-from schemas.ids import NodeId, RouterId
+from schemas.ids import ControlId, NodeId, RouterId
 from services.control.damage import Reported
-from services.control.silence import PROBE_SECONDS, Hearing
+from services.control.followers import Followers
+from services.control.silence import PROBE_SECONDS, UNREACHABLE_SECONDS, Hearing
 from services.fleet.state import FleetState
 from services.log.connect import Connection
 from services.log.message import Message
@@ -48,14 +49,19 @@ class Ears:
         self,
         connection: Connection,
         state: Callable[[], FleetState],
+        followers: Followers,
         on_control: Callable[[ControlBeat], None],
+        unreachable_after: float | None = UNREACHABLE_SECONDS,
     ) -> None:
-        self.hearing = Hearing()
+        self.hearing = Hearing(unreachable_after)
         self.routers: dict[tuple[RouterId, str], tuple[RouterBeat, float]] = {}
         """The last beat of each start of each router, and when it came. Old ones are forgotten."""
+        self.controls: dict[tuple[ControlId, str], tuple[ControlBeat, float]] = {}
+        """The same of control services, this one included."""
         self._agents: dict[NodeId, tuple[AgentBeat, float]] = {}
         self._connection = connection
         self._state = state
+        self._followers = followers
         self._on_control = on_control
         self._reports: dict[str, tuple[Reported, float]] = {}
         self._echo = f"{subjects.ECHO_ROOT}{secrets.token_hex(8)}"
@@ -92,6 +98,8 @@ class Ears:
         self._reports = {who: told for who, told in self._reports.items() if _is_new(told[1], now)}
         self._agents = {node: told for node, told in self._agents.items() if _is_new(told[1], now)}
         self.routers = {key: told for key, told in self.routers.items() if _is_new(told[1], now)}
+        self.controls = {key: told for key, told in self.controls.items() if _is_new(told[1], now)}
+        self._followers.forget(self._agents.__contains__)
 
     def reports(self) -> list[Reported]:
         """What agents and routers said lately of the log that they follow."""
@@ -107,6 +115,11 @@ class Ears:
             if beat.damaged and _is_new(at, now)
         }
 
+    def agents(self) -> list[AgentBeat]:
+        """The last beat of each agent that beats."""
+        now = monotonic()
+        return [beat for beat, at in self._agents.values() if _is_new(at, now)]
+
     def _on_agent(self, message: Message) -> None:
         beat = _decoded(message, AgentBeat)
         if beat is None:
@@ -117,6 +130,7 @@ class Ears:
         who = f"agent {beat.node}"
         self._reports[who] = Reported(who, beat.log, beat.highest), now
         self._agents[beat.node] = beat, now
+        self._followers.agent(self._state(), beat, now)
         info = self._state().info(beat.node)
         if info is not None and info.document.incarnation == beat.incarnation:
             self.hearing.node(beat.node, now)
@@ -136,8 +150,14 @@ class Ears:
 
     def _on_control_beat(self, message: Message) -> None:
         beat = _decoded(message, ControlBeat)
-        if beat is not None:
-            self._on_control(beat)
+        if beat is None:
+            return
+        key = beat.control, beat.incarnation
+        if beat.resigned:
+            self.controls.pop(key, None)
+        elif key in self.controls or len(self.controls) < MOST_HEARD:
+            self.controls[key] = beat, monotonic()
+        self._on_control(beat)
 
     def _to_probe(self) -> list[tuple[NodeId, str]]:
         """Nodes that have been silent for a while, as far as probes are free."""

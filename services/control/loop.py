@@ -11,12 +11,17 @@ How it fails:
 - NATS away: it waits; whatever was in flight is carried to an end before anything else is decided.
 - Fenced: another leads. It goes on following, and claims when that one falls silent.
 - The server refuses a write for good: reported, and decided anew at the next tick.
+- What stands in the log does not come, though the log says that it is there (a consumer on a server that
+  lags): the log is opened anew, from a snapshot and with another consumer.
 - Its end, or damage, meets a command in mid-write: the outcome is told as unknown.
+- Its clean end: its last beat says that it resigns, so that another claims at once.
 - The disk takes no note of how far the log was followed: told in `status`, and tried again.
 """
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
 from time import monotonic, time  # noqa: TID251 - `time` for display before there is a log.
 
 import structlog
@@ -25,28 +30,35 @@ from schemas import codec, subjects
 from schemas.api import Damage
 from schemas.beats import ControlBeat
 from schemas.frames import Frame
-from services.control.beating import own_beat
+from services.control.beating import is_routing, newest_routing, own_beat
 from services.control.clock import Clock
 from services.control.current import Current, CurrentCatalog
 from services.control.damage import SeenFile
 from services.control.drafts import batches
 from services.control.ears import Ears
+from services.control.followers import Followers
 from services.control.leader import Leadership
 from services.control.moment import Moment, Plan
 from services.control.opening import Damaged, Opened, Opener
 from services.control.reconcile import decide
+from services.control.silence import UNREACHABLE_SECONDS
 from services.control.writing import Writing
 from services.fleet.damage import Seen
 from services.fleet.state import FleetState
 from services.log.api import ApiError
 from services.log.connect import Connection
 from services.log.message import Unavailable
-from services.log.streams import LogDamaged
+from services.log.streams import LogDamaged, head
 from services.log.tail import Tail
 
 BEAT_SECONDS = 1.0
 LOOK_SECONDS = 2.0
 RETRY_SECONDS = 0.2
+STANDBY_SECONDS = 0.2
+"""Between two looks of a standby whether it is time to claim."""
+STALLED_LOOKS = 5
+FOLD_SECONDS = 10.0
+"""In which what stands in the log must come, while NATS is there."""
 MOST_WAITING = 256
 """Commands that wait for their turn."""
 
@@ -65,6 +77,10 @@ class LogRefuses(Exception):
     """The server takes no write, and why. The command was not taken."""
 
 
+class Stalled(Exception):
+    """What stands in the log does not come."""
+
+
 class TooMany(Exception):
     """More commands wait than are carried out in a turn. This one was not taken."""
 
@@ -80,11 +96,16 @@ class Loop:
         tick_seconds: float,
         nats_monitor: tuple[str, int] | None = None,
         log_replicas: int | None = None,
+        unreachable_after: float | None = UNREACHABLE_SECONDS,
     ) -> None:
         self.connection = connection
         self.leadership = leadership
         self.state = FleetState()
-        self.ears = Ears(connection, lambda: self.state, self._heard_control)
+        self.followers = Followers()
+        """How far others are behind."""
+        self.ears = Ears(
+            connection, lambda: self.state, self.followers, self._heard_control, unreachable_after
+        )
         self.opener = Opener(
             connection,
             leadership.control,
@@ -154,16 +175,19 @@ class Loop:
 
     async def run(self) -> None:
         """Until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self.ears.run())
-            group.create_task(self._beat())
-            while True:
-                opened = await self._open()
-                try:
-                    await self._follow(opened)
-                finally:
-                    self._following = False
-                    self._refuse_requests()
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self.ears.run())
+                group.create_task(self._beat())
+                while True:
+                    opened = await self._open()
+                    try:
+                        await self._follow(opened)
+                    finally:
+                        self._following = False
+                        self._refuse_requests()
+        finally:
+            await self._resign()
 
     async def _open(self) -> Opened:
         """Until the log is there and fit to be followed."""
@@ -182,49 +206,70 @@ class Loop:
             else:
                 self.state, self._catalog = opened.state, CurrentCatalog()
                 self.leadership.begin()
+                routing = newest_routing(self.state)
+                self.followers.begin(self.state.sequence, routing, monotonic())
                 self._clock.heard(opened.server_now, monotonic())
                 return opened
 
     async def _follow(self, opened: Opened) -> None:
-        """Until the log is damaged."""
+        """Until the log is damaged, or does not come."""
         try:
             async with asyncio.TaskGroup() as group:
                 tail = Tail(self.connection, opened.state.sequence)
                 group.create_task(self._read_tail(tail))
                 group.create_task(self._watch())
                 await tail.caught_up.wait()
-                while self.state.log_id is None:
-                    await self.folded(self.state.sequence + 1)
+                await self._until(lambda: self.state.log_id is not None)
                 self._following = True
                 group.create_task(self._remember())
                 while True:
                     await self._turn()
                     self.settled.set()
                     await self._sleep()
-        except* (Damaged, LogDamaged) as damaged:
-            log.info("log.left", reason=str(damaged.exceptions[0]))
+        except* (Damaged, LogDamaged, Stalled) as reasons:
+            log.info("log.left", reason=str(reasons.exceptions[0]))
 
     async def _read_tail(self, tail: Tail) -> None:
         async for batch in tail.batches():
             for stored in batch:
                 self.state.apply(stored.sequence, stored.subject, stored.payload)
-            self._clock.heard(batch[-1].stamp, monotonic())
+            now = monotonic()
+            routing = max((s.sequence for s in batch if is_routing(s.subject)), default=0)
+            self.followers.folded(self.state.sequence, routing, now)
+            self._clock.heard(batch[-1].stamp, now)
             self._alarm.set()
             async with self._progress:
                 self._progress.notify_all()
 
     async def folded(self, sequence: int) -> None:
-        """Until the state has applied LOG up to `sequence`."""
+        """Until the state has applied LOG up to `sequence`, which stands there. Raises Stalled."""
+        while self.state.sequence < sequence:
+            try:
+                async with asyncio.timeout(FOLD_SECONDS):
+                    await self._until(lambda: self.state.sequence >= sequence)
+            except TimeoutError:
+                if self.connection.connected:
+                    raise Stalled(f"LOG holds {sequence}, {self.state.sequence} has come") from None
+
+    async def _until(self, true: Callable[[], bool]) -> None:
         async with self._progress:
-            await self._progress.wait_for(lambda: self.state.sequence >= sequence)
+            await self._progress.wait_for(true)
 
     async def _watch(self) -> None:
+        """Raises Damaged; Stalled when LOG is ahead and nothing has come for several looks."""
+        applied, looks = -1, 0
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             try:
                 await self.opener.inspect(self.state)
+                newest = await head(self.connection)
             except Unavailable:
                 continue  # NATS away is no damage.
+            self.followers.folded(newest, 0, monotonic())
+            looks = looks + 1 if applied == self.state.sequence < newest else 0
+            applied = self.state.sequence
+            if looks >= STALLED_LOOKS:
+                raise Stalled(f"LOG ends at {newest}, {applied} has come")
 
     async def _remember(self) -> None:
         while True:
@@ -234,7 +279,7 @@ class Loop:
             await asyncio.sleep(BEAT_SECONDS)
 
     async def _sleep(self) -> None:
-        seconds = self._tick_seconds
+        seconds = self._tick_seconds if self.leading else STANDBY_SECONDS
         if self._wake_at is not None:
             seconds = min(seconds, max(0.0, self._wake_at - self.now()))
         try:
@@ -245,7 +290,8 @@ class Loop:
         self._alarm.clear()
 
     async def _turn(self) -> None:
-        if self.leadership.should_claim(self.state, self.ears.hearing.since, monotonic()):
+        due = self.leadership.should_claim(self.state, self.ears.hearing.since, monotonic())
+        if due and self.connection.connected:
             await self.writing.claim(self.opener.inspect)
         if not self.leading:
             if self.leadership.fence and self.state.fence > self.leadership.fence:
@@ -295,19 +341,45 @@ class Loop:
             _fail(self._requests.popleft()[1], NotLeading())
 
     async def _beat(self) -> None:
-        """The leader's sign of life; a damaged control's too."""
+        """Its sign of life, leading or not."""
         while True:
             self.now()  # Read without a pause, so that only a real step is one.
-            beat = own_beat(
-                self.leadership, self.state, self._seen.seen, self.damage, leading=self.leading
-            )
-            if beat is not None:
-                subject = subjects.control_beat(self.leadership.control)
-                await self.connection.publish(subject, codec.encode(beat))
+            await self._say(self.beat())
             await asyncio.sleep(BEAT_SECONDS)
 
+    def beat(self, *, resigned: bool = False) -> ControlBeat | None:
+        """What it says of itself now."""
+        holds = self._following and self.leadership.holds(self.state) and not self.writing.stuck
+        return own_beat(
+            self.leadership,
+            self.state,
+            self._seen.seen,
+            self.damage,
+            routing=self.followers.routing.newest,
+            holding=holds and not resigned,
+            resigned=resigned,
+        )
+
+    async def _say(self, beat: ControlBeat | None) -> None:
+        if beat is not None:
+            subject = subjects.control_beat(self.leadership.control)
+            await self.connection.publish(subject, codec.encode(beat))
+
+    async def _resign(self) -> None:
+        """Nothing is written any more, and another may lead."""
+        if self.leadership.leads(self.state):
+            with suppress(Unavailable):
+                await self._say(self.beat(resigned=True))
+                await self.connection.barrier()
+
     def _heard_control(self, beat: ControlBeat) -> None:
-        self.leadership.heard(beat, monotonic())
+        if beat.log != self.state.log_id:
+            return
+        now = monotonic()
+        self.leadership.heard(beat, now)
+        self.followers.folded(beat.head, beat.routing, now)
+        if beat.resigned:
+            self._alarm.set()
 
 
 def _fail(answer: "asyncio.Future[Frame]", reason: Exception) -> None:

@@ -1,8 +1,11 @@
 """How the leader writes: claims, and atomic batches guarded by its epoch. Shell.
 
 How it fails:
-- NATS away: a batch goes again until its outcome is known; a claim is left to the next turn.
+- NATS away: a batch goes again until its outcome is known; a claim is tried once a turn.
+- A batch whose outcome stays unknown for long (`stuck`): the lead is let go, so that another may claim. Then
+  this batch is refused, or it has landed before.
 - Fenced: another leads, and this control has fallen.
+- What was written does not come back through the log: `folded` raises, and the log is opened anew.
 - The server refuses a write for good: `refused` says why, and nothing was written.
 """
 
@@ -12,18 +15,21 @@ from time import monotonic
 import structlog
 from msgspec import Struct
 
-from schemas import subjects
+from schemas import codec, subjects
 from services.control.drafts import Draft
 from services.control.leader import Leadership
 from services.control.reconcile import Counts
 from services.control.seal import Envelope
 from services.fleet.state import FleetState
 from services.log.api import ApiError
-from services.log.append import Fenced, Sealed, append, claim
+from services.log.append import Appended, Fenced, Sealed, append, claim
 from services.log.connect import Connection
 from services.log.event_ids import new_event_id
 from services.log.message import Unavailable
 from services.log.snapshot import get_from_log
+
+STUCK_SECONDS = 15.0
+"""Longer than the servers of a cluster need to choose another leader of the stream."""
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
@@ -54,32 +60,29 @@ class Writing:
         self.refused = ""
         """Why the server refused our last write; empty: it did not."""
         self.tally = Tally()
+        self._began: float | None = None
+        """When the batch under way was first sent, monotonic."""
         self._connection = connection
         self._leadership = leadership
         self._state = state
         self._now = now
         self._folded = folded
 
+    @property
+    def stuck(self) -> bool:
+        """A batch is under way, and its outcome has been unknown for long."""
+        return self._began is not None and monotonic() - self._began >= STUCK_SECONDS
+
     async def claim(self, inspect: Callable[[FleetState], Awaitable[None]]) -> None:
         """By CAS on the epoch document as LOG holds it: what its age removed counts as none."""
         try:
             await inspect(self._state())  # Never into a log that is not ours.
             standing = await get_from_log(self._connection, subjects.CONTROL_EPOCH)
-        except Unavailable:
-            return
-        if standing is not None and standing.sequence > self._state().sequence:
-            return  # Not folded yet.
-        envelope = self.envelope()
-        sealed = envelope.seal(
-            subjects.CONTROL_EPOCH,
-            "control.claimed",
-            self._leadership.document,
-            new_event_id(envelope.now),
-        )
-        try:
-            fence = await claim(
-                self._connection, sealed, 0 if standing is None else standing.sequence
-            )
+            if standing is not None and standing.sequence > self._state().sequence:
+                return  # Not folded yet.
+            # A replica that lags may tell of an older one than was folded.
+            expected = 0 if standing is None else max(standing.sequence, self._state().fence)
+            fence = await claim(self._connection, self._epoch(), expected, patience_seconds=0.0)
         except Unavailable as error:
             log.warning("claim.unknown", reason=str(error))
             return
@@ -93,6 +96,13 @@ class Writing:
         self._leadership.claimed(fence, monotonic())
         await self._folded(fence)
         log.info("control.leads", fence=fence)
+
+    def _epoch(self) -> Sealed:
+        envelope = self.envelope()
+        document = self._leadership.document(self._state(), codec.rfc3339(envelope.now))
+        return envelope.seal(
+            subjects.CONTROL_EPOCH, "control.claimed", document, new_event_id(envelope.now)
+        )
 
     def _refuse(self, event: str, error: ApiError) -> None:
         """Tried anew at the next tick; told once a reason."""
@@ -129,16 +139,14 @@ class Writing:
 
     async def _append(self, events: Sequence[Sealed]) -> bool:
         """Whether all of it stands in the log and in the state. The outcome is always known."""
-        began = monotonic()
-        while True:
-            try:
-                outcome = await append(self._connection, events, self._leadership.fence)
-                break
-            except Unavailable as error:
-                log.warning("append.unknown", reason=str(error))
-            except ApiError as error:
-                self._refuse("append.refused", error)
-                return False
+        began = self._began = monotonic()
+        try:
+            outcome = await self._until_known(events)
+        except ApiError as error:
+            self._refuse("append.refused", error)
+            return False
+        finally:
+            self._began = None
         self.refused = ""
         if isinstance(outcome, Fenced):
             self.fell(outcome.reason)
@@ -148,3 +156,11 @@ class Writing:
         self.tally.events += len(events)
         self.tally.append_seconds += monotonic() - began
         return True
+
+    async def _until_known(self, events: Sequence[Sealed]) -> Appended | Fenced:
+        fence = self._leadership.fence
+        while True:
+            try:
+                return await append(self._connection, events, fence)
+            except Unavailable as error:
+                log.warning("append.unknown", reason=str(error))

@@ -9,6 +9,7 @@ from schemas import codec, subjects
 from schemas.beats import AgentBeat, RouterBeat
 from schemas.ids import RouterId
 from services.control.ears import Ears
+from services.control.followers import Followers
 from services.log.connect import Connection
 from tests.builders import LOG_ID, Script, a_node
 from tests.support.waiting import eventually
@@ -20,7 +21,7 @@ NODE, ROUTER = a_node().node, RouterId("router-1")
 async def ears_on(connection: Connection) -> AsyncGenerator[Ears]:
     """They hear until the end of the block."""
     state = Script(a_node()).state
-    ears = Ears(connection, lambda: state, lambda _: None)
+    ears = Ears(connection, lambda: state, Followers(), lambda _: None)
     async with asyncio.TaskGroup() as group:
         hearing = group.create_task(ears.run())
         yield ears

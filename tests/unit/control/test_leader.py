@@ -3,7 +3,7 @@ from schemas.beats import ControlBeat
 from schemas.documents import ControlEpoch
 from schemas.ids import ControlId
 from services.control.leader import RENEW_SECONDS, Leadership
-from tests.builders import LOG_ID, Script
+from tests.builders import AT, LOG_ID, Script
 
 ME, OTHER = ControlId("control-1"), ControlId("control-2")
 
@@ -93,7 +93,7 @@ def test_leads_once_it_has_followed_the_log_to_its_own_claim() -> None:
     leadership, script = me(), a_log()
     leadership.claimed(2, 0.0)
     assert not leadership.leads(script.state)
-    script.put(subjects.CONTROL_EPOCH, leadership.document)
+    script.put(subjects.CONTROL_EPOCH, leadership.document(script.state, AT))
     assert leadership.leads(script.state)
     script.put(subjects.CONTROL_EPOCH, ControlEpoch(holder=OTHER, incarnation="y"))
     assert not leadership.leads(script.state)
