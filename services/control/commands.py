@@ -79,7 +79,7 @@ def plan_rollback(moment: Moment, request: RollbackCatalog, actor: Actor) -> Pla
     )
     held = find_revision(moment.state, request.revision)
     if held is None:
-        return _refuse("rollback", wanted.reason, actor, not_kept(moment.state, request.revision))
+        return refuse("rollback", wanted.reason, actor, not_kept(moment.state, request.revision))
     return _plan(moment, from_json(held.document.source), wanted, actor)
 
 
@@ -97,7 +97,7 @@ def not_kept(state: FleetState, revision: int) -> No:
 def _plan(moment: Moment, made: Catalog | CatalogFaults, wanted: Wanted, actor: Actor) -> Planned:
     refused = _refusal(moment, wanted, made)
     if refused is not None or isinstance(made, CatalogFaults):
-        return _refuse(wanted.verb, wanted.reason, actor, refused)
+        return refuse(wanted.verb, wanted.reason, actor, refused)
     current = moment.current
     if not current.refused and current.revision and made.hash == current.catalog.hash:
         return Planned((), lambda sequence: _accepted(sequence, actor, current.revision, False))
@@ -164,7 +164,7 @@ def _swap(moment: Moment, made: Catalog, wanted: Wanted, actor: Actor) -> Planne
             id=actor.command,
             corr=actor.command,
         ),
-        _record(wanted.verb, wanted.reason, actor, "accepted", f"revision {revision}"),
+        record(wanted.verb, wanted.reason, actor, "accepted", f"revision {revision}"),
     ]
     return Planned(drafts, lambda sequence: _accepted(sequence, actor, revision, True))
 
@@ -173,7 +173,10 @@ def _accepted(sequence: int, actor: Actor, revision: int, changed: bool) -> Fram
     return Accepted(as_of_seq=sequence, command=actor.command, revision=revision, changed=changed)
 
 
-def _refuse(verb: str, reason: str, actor: Actor, refused: No | None) -> Planned:
+def refuse(
+    verb: str, reason: str, actor: Actor, refused: No | None, target: str = "catalog"
+) -> Planned:
+    """Nothing but the record that it was refused."""
     no = refused or No("refused", "the command was refused")
 
     def answer(sequence: int) -> Frame:
@@ -187,22 +190,24 @@ def _refuse(verb: str, reason: str, actor: Actor, refused: No | None) -> Planned
         )
 
     detail = f"{no.code}: {no.message}"
-    return Planned([_record(verb, reason, actor, "refused", detail)], answer)
+    return Planned([record(verb, reason, actor, "refused", detail, target)], answer)
 
 
-def _record(
+def record(
     verb: str,
     reason: str,
     actor: Actor,
     outcome: Literal["accepted", "refused"],
     detail: str,
+    target: str = "catalog",
 ) -> Draft:
+    """That the command was given, and what came of it."""
     document = CommandRecord(
         verb=verb,
         actor=actor.name,
         source=actor.source,
         reason=reason,
-        target="catalog",
+        target=target,
         outcome=outcome,
         detail=detail,
     )

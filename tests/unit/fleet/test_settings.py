@@ -372,6 +372,7 @@ def test_shows_each_value_and_where_it_came_from() -> None:
         ("control.address", "", "unset"),
         ("control.tokens", "", "unset"),
         ("control.tick", "2s", "FLOTILLA_CONTROL_TICK"),
+        ("control.unreachable-after", "5s", "default"),
         ("control.nats-monitor", "", "unset"),
         ("control.log-replicas", "", "unset"),
     ]
