@@ -8,7 +8,7 @@ How it fails: NATS away, or an answer that does not come: Unavailable, and the c
 """
 
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import structlog
 from msgspec import Struct
@@ -20,14 +20,13 @@ from schemas.ids import ControlId, LogId
 from services.control.damage import Reported, SeenFile, describe, judge
 from services.control.seal import Envelope
 from services.fleet.damage import Found
-from services.fleet.state import FleetState, family_of
+from services.fleet.state import FleetState
 from services.log import streams
 from services.log.connect import Connection
+from services.log.documents import read_documents
 from services.log.event_ids import new_event_id
 from services.log.guarded import write
 from services.log.identity import look
-from services.log.snapshot import read_history, read_state
-from services.log.stored import Stored
 
 FORMAT = 1
 
@@ -107,17 +106,10 @@ class Opener:
         raise Damaged(reason)
 
     async def _read_state(self) -> FleetState:
-        """As if every event had been folded: what STATE's bad messages stand on is read from LOG."""
         if not await streams.exists(self._connection):
             return FleetState()
-        documents, _ = await read_state(self._connection)
-        state = folded(documents)
-        earlier = [
-            stored
-            for subject, sequence in superseded(state)
-            for stored in await read_history(self._connection, subject, sequence)
-        ]
-        return folded([*earlier, *documents]) if earlier else state
+        _, state = await read_documents(self._connection)
+        return state
 
     async def _write_genesis(self, now: float, head: int) -> None:
         """First document of a new log. Another control may be first: then it is that one's log."""
@@ -126,21 +118,3 @@ class Opener:
         document = Genesis(log_id=log_id, format=FORMAT)
         sealed = envelope.seal(subjects.GENESIS, "log.begun", document, new_event_id(now))
         await write(self._connection, sealed, expected=0)
-
-
-def folded(documents: Iterable[Stored]) -> FleetState:
-    """In the log's order, whatever order they come in."""
-    state = FleetState()
-    for stored in sorted(documents, key=lambda stored: stored.sequence):
-        state.apply(stored.sequence, stored.subject, stored.payload)
-    return state
-
-
-def superseded(state: FleetState) -> list[tuple[str, int]]:
-    """Subjects whose last message holds nothing for this version, and where it stands: a good one
-    before it is still in force."""
-    bad = {subject: found.sequence for subject, found in state.unreadable.items()}
-    for subject, found in state.unknown.items():
-        if family_of(subject) is not None:
-            bad[subject] = found.sequence
-    return sorted(bad.items())

@@ -9,7 +9,6 @@ How it fails:
   shown (NotKept). A range read from before that begins with what is there.
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -21,6 +20,7 @@ from services.fleet.state import FleetState
 from services.log import api
 from services.log.api import ApiError
 from services.log.connect import Connection
+from services.log.documents import fold
 from services.log.message import Message, Unavailable, status
 from services.log.pull import Ended, Pull, position
 from services.log.stored import Stored
@@ -29,8 +29,6 @@ from services.log.streams import LogMissing
 TRIES = 3
 """Consumers in a row that may be lost without a message of theirs."""
 GET_TIMEOUT_SECONDS = 3.0
-FOLD_AT_ONCE = 500
-"""Documents folded without a pause, about 3 ms: a leader that answers for the past stays live."""
 _NOT_FOUND = "404"
 
 
@@ -162,14 +160,6 @@ async def state_at(connection: Connection, sequence: int) -> FleetState | NotKep
     if found.first > 1:
         return NotKept(found.first, found.first_stamp)
     state = FleetState()
-    await fold(state, read_range(connection, 1, sequence))
+    async for batch in read_range(connection, 1, sequence):
+        await fold(state, batch)
     return state
-
-
-async def fold(state: FleetState, batches: AsyncIterator[list[Stored]]) -> None:
-    """Apply every message, with pauses for whoever shares the event loop."""
-    async for batch in batches:
-        for start in range(0, len(batch), FOLD_AT_ONCE):
-            for stored in batch[start : start + FOLD_AT_ONCE]:
-                state.apply(stored.sequence, stored.subject, stored.payload)
-            await asyncio.sleep(0)
