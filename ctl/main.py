@@ -63,12 +63,12 @@ class Lazy(click.Group):
 
 
 class Noun(Lazy):
-    """A group that lists when no verb is given: `flotilla nodes -o json` is `flotilla nodes list -o json`."""
+    """A group whose first verb needs not be said: `flotilla nodes -o json` is `flotilla nodes list -o json`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put `list` where no verb stands."""
+        """Put the first verb where none stands."""
         if not args or (args[0].startswith("-") and args[0] not in ctx.help_option_names):
-            args = ["list", *args]
+            args = [next(iter(self.entries)), *args]
         return super().parse_args(ctx, args)
 
 
@@ -94,6 +94,16 @@ catalog = Lazy(
         "validate": Entry("ctl.catalog:validate", "Check a file; needs no server"),
         "apply": Entry("ctl.catalog:apply", "Make a file the current catalog"),
         "show": Entry("ctl.catalog:show", "The current catalog, as a file that makes it again"),
+    },
+)
+brake = Noun(
+    "brake",
+    help="What mass silence holds back.",
+    entries={
+        "show": Entry(
+            "ctl.brake:show", "Whether it is on, and what it holds (also without a verb)"
+        ),
+        "off": Entry("ctl.brake:off", "End it: silent nodes may be given up"),
     },
 )
 config = Lazy(
@@ -123,6 +133,7 @@ root = Lazy(
         "catalog": Entry("ctl.main:catalog", "validate, apply or show the desired state"),
         "explain-placement": Entry("ctl.explain:explain_placement", "Why a model is where it is"),
         "journal": Entry("ctl.main:journal", "The log: recover it, mend it"),
+        "brake": Entry("ctl.main:brake", "What mass silence holds back, and its end"),
         "config": Entry("ctl.main:config", "Settings, and where each value came from"),
         "control": Entry("ctl.programs:control", "Run the control service"),
         "router": Entry("ctl.programs:router", "Run a router"),

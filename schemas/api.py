@@ -8,7 +8,9 @@ from typing import Literal
 
 from msgspec import Raw, Struct
 
+from schemas.brake import BrakeRow, BrakeView, ReleaseBrake
 from schemas.documents import CardHealth, LastError, NodeCondition, NodeRefusal, Progress
+from schemas.following import AgentsFollowing, ControlRow, RouterRow
 from schemas.frames import Accepted, Frame, Role
 from schemas.history import CatalogDiff, CatalogHistory, EventList, RollbackCatalog, Why
 from schemas.ids import EngineName, GpuUuid, ModelName, NodeId, ReplicaId, RouterId
@@ -116,18 +118,6 @@ class ModelRow(Struct, frozen=True, kw_only=True, rename="camel"):
     reason: str = ""
 
 
-class RouterRow(Struct, frozen=True, kw_only=True, rename="camel"):
-    """One router worker in tables."""
-
-    router: RouterId
-    incarnation: str = ""
-    """One start of it; two rows with one name are two processes."""
-    applied: int
-    heard_seconds_ago: float
-    damaged: str = ""
-    """Not empty: it applies nothing of the log, and why."""
-
-
 class EndpointRow(Struct, frozen=True, kw_only=True, rename="camel"):
     """One endpoint as one router sees it."""
 
@@ -177,6 +167,9 @@ class Status(Frame, frozen=True, kw_only=True, tag="Status"):
 
     log: str = ""
     leader: str = ""
+    """Who claimed last."""
+    leader_since: str = ""
+    """When it took the lead, RFC 3339."""
     leading: bool
     """Whether the answering control leads."""
     damage: Damage | None = None
@@ -192,7 +185,11 @@ class Status(Frame, frozen=True, kw_only=True, tag="Status"):
     """Count by phase."""
     attention: tuple[str, ...] = ()
     """What is broken or cannot be placed, one line each."""
+    controls: tuple[ControlRow, ...] = ()
     routers: tuple[RouterRow, ...] = ()
+    agents: AgentsFollowing = AgentsFollowing()
+    brake: BrakeRow | None = None
+    """Mass silence: nobody is given up while it is there."""
 
 
 class NodeList(Frame, frozen=True, kw_only=True, tag="NodeList"):
@@ -373,6 +370,22 @@ ROUTES: tuple[Route, ...] = (
         path="/api/v1/catalog/rollback",
         role="operator",
         request=RollbackCatalog,
+        response=Accepted,
+    ),
+    Route(
+        name="brake",
+        method="GET",
+        path="/api/v1/brake",
+        role="viewer",
+        response=BrakeView,
+        has_past=True,
+    ),
+    Route(
+        name="brake-off",
+        method="POST",
+        path="/api/v1/brake",
+        role="operator",
+        request=ReleaseBrake,
         response=Accepted,
     ),
 )

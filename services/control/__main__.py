@@ -66,6 +66,7 @@ async def serve(config: Config, name: ControlId, seen: SeenFile, tokens: Tokens)
         config.tick_seconds,
         config.nats_monitor,
         config.log_replicas,
+        config.unreachable_after,
     )
     code = 0
     await connection.start()

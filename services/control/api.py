@@ -5,14 +5,15 @@ LOG sequence that it was computed at. A standby answers reads and sends writes o
 """
 
 from collections.abc import Awaitable, Callable
-from time import monotonic
 from typing import TypeVar
 
 from aiohttp import web
 from msgspec import DecodeError, Struct
 
 from schemas import api, codec, frames
+from schemas.brake import ReleaseBrake
 from schemas.history import RollbackCatalog
+from services.control.brake_command import plan_release
 from services.control.commands import Actor, plan_apply, plan_rollback
 from services.control.history_api import HistoryApi
 from services.control.loop import LogRefuses, Loop, NotLeading, OutcomeUnknown, TooMany
@@ -20,7 +21,6 @@ from services.control.metrics import registry
 from services.control.moment import Moment, Planned
 from services.control.pages import PAGES, Page, Seen
 from services.control.tokens import Token, Tokens, allows
-from services.fleet.views import Live
 from services.log.event_ids import new_event_id
 from services.runtime.admin import admin_app
 
@@ -64,6 +64,7 @@ class Api:
             **self._history.answers(),
             "apply": self._apply,
             "rollback": self._rollback,
+            "brake-off": self._brake_off,
         }
 
     def app(self) -> web.Application:
@@ -143,48 +144,8 @@ class Api:
             as_of_seq=self._loop.state.sequence, code=code, message=message, why=why
         )
 
-    def _live(self) -> Live:
-        loop = self._loop
-        held = loop.state.epoch.get(())
-        trouble = loop.connection.trouble
-        if trouble and not loop.connection.connected:
-            trouble = f"NATS is away: this is the last known state; {trouble}"
-        away = (trouble,) if trouble else ()
-        refused = (
-            (f"the log refused a write: {loop.writing.refused}",) if loop.writing.refused else ()
-        )
-        forgetful = (
-            (f"the disk does not hold how far the log was followed: {loop.not_remembered}",)
-            if loop.not_remembered
-            else ()
-        )
-        return Live(
-            now=loop.now(),
-            leading=loop.leading,
-            leader="" if held is None else held.document.holder,
-            damage=loop.damage,
-            routers=self._routers(),
-            damaged_agents=loop.ears.damaged_agents(),
-            warnings=away + refused + forgetful + loop.opener.warnings,
-            catalog_refused=loop.current().refused,
-        )
-
-    def _routers(self) -> tuple[api.RouterRow, ...]:
-        now = monotonic()
-        return tuple(
-            api.RouterRow(
-                router=beat.router,
-                incarnation=beat.incarnation,
-                applied=beat.applied,
-                heard_seconds_ago=round(now - at, 3),
-                damaged=beat.damaged,
-            )
-            for _, (beat, at) in sorted(self._loop.ears.routers.items(), key=lambda item: item[0])
-            if now - at < ROUTER_SHOWN_SECONDS
-        )
-
     def _present(self) -> Seen:
-        return Seen(self._loop.state, self._loop.current(), self._live())
+        return Seen(self._loop.state, self._loop.current(), live(self._loop, self._tokens))
 
     def _page(self, page: Page) -> Answer:
         async def answer(request: web.Request, _token: Token) -> frames.Frame:
@@ -197,6 +158,9 @@ class Api:
 
     async def _rollback(self, request: web.Request, token: Token) -> frames.Frame:
         return await self._perform(request, token, RollbackCatalog, plan_rollback)
+
+    async def _brake_off(self, request: web.Request, token: Token) -> frames.Frame:
+        return await self._perform(request, token, ReleaseBrake, plan_release)
 
     async def _perform(
         self,

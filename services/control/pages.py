@@ -8,6 +8,7 @@ from schemas import api, frames
 from services.control.current import Current
 from services.control.explaining import explain_model
 from services.fleet import views
+from services.fleet.braking import brake_view
 from services.fleet.state import FleetState
 from services.fleet.views import Live
 
@@ -71,6 +72,10 @@ def _state(seen: Seen, _path: Mapping[str, str]) -> frames.Frame:
     return api.StateDump(as_of_seq=seen.state.sequence, state=Raw(seen.state.dump()))
 
 
+def _brake(seen: Seen, _path: Mapping[str, str]) -> frames.Frame:
+    return brake_view(seen.state)
+
+
 PAGES: dict[str, Page] = {
     "status": _status,
     "nodes": _nodes,
@@ -79,5 +84,6 @@ PAGES: dict[str, Page] = {
     "catalog": _catalog,
     "explain": _explain,
     "state": _state,
+    "brake": _brake,
 }
 """By the name of the route."""

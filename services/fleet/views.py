@@ -29,6 +29,7 @@ from schemas.documents import (
 )
 from schemas.ids import EngineName, GpuUuid, ModelName, NodeId, ReplicaId, RouterId
 from services.fleet import phases
+from services.fleet.braking import brake_attention, brake_row
 from services.fleet.catalog import Catalog
 from services.fleet.idle import Idle, IdleFor, as_number, idle
 from services.fleet.standing import (
@@ -65,7 +66,7 @@ def status(state: FleetState, catalog: Catalog, live: Live) -> Status:
     """The fleet in one page."""
     node_rows, replica_rows = nodes(state, live), replicas(state, live)
     model_rows = models(state, catalog)
-    pointer = state.catalog.get(())
+    pointer, brake = state.catalog.get(()), brake_row(state)
     refused = (live.catalog_refused,) if live.catalog_refused else ()
     return Status(
         as_of_seq=state.sequence,
@@ -80,12 +81,14 @@ def status(state: FleetState, catalog: Catalog, live: Live) -> Status:
         models=_count(row.condition for row in model_rows),
         replicas=_count(row.phase for row in replica_rows),
         attention=(
+            *brake_attention(brake),
             *_models_attention(model_rows),
             *_nodes_attention(node_rows),
             *_routers_attention(live.routers),
             *_replicas_attention(replica_rows),
         ),
         routers=live.routers,
+        brake=brake,
     )
 
 
