@@ -16,6 +16,7 @@ from schemas.history import RollbackCatalog
 from services.control.brake_command import plan_release
 from services.control.commands import Actor, plan_apply, plan_rollback
 from services.control.history_api import HistoryApi
+from services.control.live import live
 from services.control.loop import LogRefuses, Loop, NotLeading, OutcomeUnknown, TooMany
 from services.control.metrics import registry
 from services.control.moment import Moment, Planned
@@ -26,7 +27,6 @@ from services.runtime.admin import admin_app
 
 LARGEST_BODY = 4 << 20
 """A catalog in YAML, comments included."""
-ROUTER_SHOWN_SECONDS = 10.0
 STATUS_OF = {
     "bad_catalog": 422,
     "bad_request": 400,

@@ -293,6 +293,7 @@ class Loop:
         due = self.leadership.should_claim(self.state, self.ears.hearing.since, monotonic())
         if due and self.connection.connected:
             await self.writing.claim(self.opener.inspect)
+            await self._say(self.beat())  # Others need not wait for the next one.
         if not self.leading:
             if self.leadership.fence and self.state.fence > self.leadership.fence:
                 self.writing.fell("another claim stands in the log")

@@ -1,7 +1,7 @@
 """Bearer tokens of the management API: made on first start, kept as hashes, each with a role.
 
 `tokens.toml` holds `[[token]]` entries (name, role, sha256 of the token) and is read anew when it
-changes. The first start also writes `admin.token` beside it, readable by its owner alone: the one
+changes; a file that is bad then leaves the last good one in force, and `trouble` says why. The first start also writes `admin.token` beside it, readable by its owner alone: the one
 place where a token stands in the clear, for the command line on this machine.
 """
 
@@ -11,6 +11,7 @@ import secrets
 from pathlib import Path
 
 import msgspec
+import structlog
 from msgspec import Struct
 
 from schemas.frames import ROLES, Role
@@ -19,7 +20,11 @@ from services.runtime.files import read_if_there, write_atomically
 PRINTABLE = "admin.token"
 """Holds one token in the clear, beside the file of hashes."""
 _PRIVATE = 0o600
+_GONE = (0, 0)
 _BYTES = 32
+
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 
 class Token(Struct, frozen=True, forbid_unknown_fields=True):
@@ -42,6 +47,8 @@ class Tokens:
     """Who may call, by what they show."""
 
     def __init__(self, path: Path) -> None:
+        self.trouble = ""
+        """Why the file as it stands is not in force; empty: it is."""
         self._path = path
         self._stamp: tuple[int, int] | None = None
         self._tokens: list[Token] = []
@@ -60,10 +67,12 @@ class Tokens:
         return found
 
     def _refresh(self) -> None:
-        """A file that is bad on a later read leaves the last good one in force."""
+        """A file that is bad, or gone, on a later read leaves the last good one in force."""
         try:
             status = self._path.stat()
-        except OSError:
+        except OSError as error:
+            self._keep(str(error))
+            self._stamp = _GONE
             return
         stamp = (status.st_mtime_ns, status.st_size)
         if stamp == self._stamp:
@@ -73,7 +82,16 @@ class Tokens:
         except (msgspec.DecodeError, ValueError, OSError) as error:
             if self._stamp is None:
                 raise TokensUnreadable(f"{self._path}: {error}") from error
+            self._keep(f"{self._path}: {error}")
+        else:
+            self.trouble = ""
         self._stamp = stamp
+
+    def _keep(self, trouble: str) -> None:
+        """Told once a reason."""
+        if trouble != self.trouble:
+            log.error("tokens.not_taken", reason=trouble)
+        self.trouble = trouble
 
 
 def allows(role: Role, needed: Role) -> bool:

@@ -15,7 +15,6 @@ from schemas.api import (
     ModelRow,
     NodeRow,
     ReplicaRow,
-    RouterRow,
     ShardRow,
     Status,
 )
@@ -27,10 +26,12 @@ from schemas.documents import (
     ShardPlan,
     ShardStatus,
 )
+from schemas.following import AgentsFollowing, ControlRow, RouterRow
 from schemas.ids import EngineName, GpuUuid, ModelName, NodeId, ReplicaId, RouterId
 from services.fleet import phases
 from services.fleet.braking import brake_attention, brake_row
 from services.fleet.catalog import Catalog
+from services.fleet.following import late_attention, lead_attention, leader_since
 from services.fleet.idle import Idle, IdleFor, as_number, idle
 from services.fleet.standing import (
     Standing,
@@ -54,7 +55,9 @@ class Live(Struct, frozen=True, kw_only=True):
     leading: bool = False
     leader: str = ""
     damage: Damage | None = None
+    controls: tuple[ControlRow, ...] = ()
     routers: tuple[RouterRow, ...] = ()
+    agents: AgentsFollowing = AgentsFollowing()
     damaged_agents: Mapping[NodeId, str] = {}
     """Why an agent acts on no assignment, where it says so."""
     warnings: tuple[str, ...] = ()
@@ -72,6 +75,7 @@ def status(state: FleetState, catalog: Catalog, live: Live) -> Status:
         as_of_seq=state.sequence,
         log=state.log_id or "",
         leader=live.leader,
+        leader_since=leader_since(state),
         leading=live.leading,
         damage=live.damage,
         halted=state.halted() + refused,
@@ -84,10 +88,14 @@ def status(state: FleetState, catalog: Catalog, live: Live) -> Status:
             *brake_attention(brake),
             *_models_attention(model_rows),
             *_nodes_attention(node_rows),
+            *lead_attention(live.leader, live.controls),
             *_routers_attention(live.routers),
+            *late_attention(live.controls, live.routers, live.agents),
             *_replicas_attention(replica_rows),
         ),
+        controls=live.controls,
         routers=live.routers,
+        agents=live.agents,
         brake=brake,
     )
 

@@ -20,11 +20,11 @@ from schemas.api import (
     NodeRow,
     ReplicaList,
     ReplicaRow,
-    RouterRow,
     ShardRow,
     Status,
 )
 from schemas.documents import LastError, NodeRefusal, Progress
+from schemas.following import RouterRow
 from schemas.frames import Accepted, Frame
 from schemas.ids import EngineName, EventId, GpuUuid, ModelName, NodeId, ReplicaId, RouterId
 from services.fleet import catalog

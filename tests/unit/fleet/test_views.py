@@ -2,7 +2,6 @@ import pytest
 from msgspec.structs import replace
 
 from schemas import codec, subjects
-from schemas.api import RouterRow
 from schemas.documents import (
     Card,
     Endpoint,
@@ -13,6 +12,7 @@ from schemas.documents import (
     PlacementVerdict,
     RouterReport,
 )
+from schemas.following import RouterRow
 from schemas.ids import GpuUuid, ModelName, NodeId, RouterId
 from services.fleet import views
 from services.fleet.catalog import Catalog, from_yaml
