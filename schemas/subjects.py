@@ -34,6 +34,9 @@ ALL_LOADS = "flotilla.load.*"
 ECHO_ROOT = "flotilla.echo."
 """Core NATS: who listens for others' beats hears by a word of its own whether NATS lets any through."""
 
+RPC_ROOT = "flotilla.rpc."
+"""Core NATS: requests to `agent.<node>.…` and `control.…`, and their answers."""
+
 REVISION_SLOTS = 200
 ENDPOINTS_PER_SHARD = 500
 

@@ -8,11 +8,14 @@ from pathlib import Path
 
 from services.log import server
 from tests.support.ports import free_ports
+from tests.support.waiting import blocking_until
 
 START_CAP_SECONDS = 30.0
 END_CAP_SECONDS = 60.0
 LAME_DUCK = 'lame_duck_grace_period: "1s"\nlame_duck_duration: "30s"\n'
 """The shortest that the server takes: its clients are sent away one a second."""
+
+RELOADED = "Reloaded server configuration"
 
 
 class NatsServer:
@@ -27,7 +30,10 @@ class NatsServer:
         name: str = "flotilla",
         cluster: server.Cluster | None = None,
         store: Path | None = None,
+        users: str = "",
+        tls: server.Tls | None = None,
     ) -> None:
+        """`users`: who may connect, as `server.users` writes it. Empty: everybody."""
         self.directory = directory
         self.name = name
         self.store = store or directory / "store"
@@ -37,6 +43,8 @@ class NatsServer:
         self._monitored = monitored
         self._sync = sync
         self._cluster = cluster
+        self._users = users
+        self._tls = tls
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -70,7 +78,10 @@ class NatsServer:
             name=self.name,
             monitor_port=self.monitor_port,
             cluster=self._cluster,
+            tls=self._tls,
+            include=self._users_file.name if self._users else "",
         )
+        self._users_file.write_text(self._users)
         text = text.replace("sync_interval: always", f"sync_interval: {self._sync}")
         file.write_text(text + LAME_DUCK)
         with self._log_file.open("ab") as log:
@@ -100,6 +111,15 @@ class NatsServer:
     def kill(self) -> None:
         self._end(signal.SIGKILL)
 
+    def reload(self, users: str) -> None:
+        """Other users, in the server that runs. Returns once they are in force."""
+        told = self.log().count(RELOADED)
+        self._users = users
+        self._users_file.write_text(users)
+        assert self._process is not None
+        self._process.send_signal(signal.SIGHUP)
+        blocking_until(lambda: self.log().count(RELOADED) > told, "users are in force")
+
     def retire(self) -> None:
         """Lame duck: it hands over what it leads, sends its clients away, and ends."""
         self._end(signal.SIGUSR2)
@@ -114,6 +134,10 @@ class NatsServer:
         self._process.send_signal(how)
         self._process.wait(END_CAP_SECONDS)
         self._process = None
+
+    @property
+    def _users_file(self) -> Path:
+        return self.directory / "users.conf"
 
     @property
     def _log_file(self) -> Path:
