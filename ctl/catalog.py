@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from ctl.at import ask, at_option
 from ctl.failure import Exit, Failure
 from ctl.faults import fault_lines
 from ctl.operator import Operator, Verb
@@ -83,10 +84,18 @@ def apply(
 
 
 @click.command(cls=Verb, context_settings={"default_map": {"output": "yaml"}})
+@click.argument("revision", type=Revision(), required=False)
+@at_option
 @click.pass_obj
-def show(operator: Operator) -> None:
-    """The current catalog, as a file that makes the same catalog. -o json gives its frame."""
-    answer = operator.client().ask("catalog", CatalogView)
+def show(operator: Operator, revision: int | None, at: str | None) -> None:
+    """The current catalog, or a kept REVISION, as a file that makes it. -o json gives its frame."""
+    if revision is None:
+        answer = ask(operator, "catalog", CatalogView, at)
+    elif at is None:
+        path = {"revision": str(revision)}
+        answer = operator.client().ask("catalog-revision", CatalogView, path=path)
+    else:
+        raise click.UsageError("a revision is the same at all times: --at is not taken with one")
     if not answer.frame.revision:
         raise Failure(
             Exit.NOT_FOUND, "no_catalog", "no catalog yet", steps=["flotilla catalog apply FILE"]

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Generic, TypeVar
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 from msgspec import Struct
@@ -56,20 +56,32 @@ class Client:
         kind: type[F],
         *,
         path: Mapping[str, str] | None = None,
+        query: Mapping[str, str] | None = None,
         request: Struct | None = None,
+        seconds: float | None = None,
     ) -> Answer[F]:
-        """Call the route `name`; a standby's redirect to the leader is followed once."""
+        """Call the route `name`; a standby's redirect to the leader is followed once.
+
+        `seconds`: how long an answer may take, where that is known to be more than usual.
+        """
         route = next(route for route in ROUTES if route.name == name)
         where = route.path.format(**{key: quote(value, "") for key, value in (path or {}).items()})
+        where += f"?{urlencode(query)}" if query else ""
         body = None if request is None else codec.encode(request)
-        reply = self._send(self.server, route, where, body)
+        patience = ANSWER_SECONDS if seconds is None else seconds
+        reply = self._send(self.server, route, where, body, patience)
         if reply.status in _REDIRECTS and reply.location:
             leader = urlsplit(reply.location)
-            reply = self._send(f"{leader.scheme}://{leader.netloc}", route, where, body)
+            leading = f"{leader.scheme}://{leader.netloc}"
+            reply = self._send(leading, route, where, body, patience)
         return self._read(route, kind, reply)
 
-    def _send(self, server: str, route: Route, where: str, body: bytes | None) -> _Reply:
+    def _send(
+        self, server: str, route: Route, where: str, body: bytes | None, patience: float
+    ) -> _Reply:
         connection = _connect(server)
+        if connection.sock is not None:
+            connection.sock.settimeout(patience)
         headers = {"Accept": "application/json"}
         if body is not None:
             headers["Content-Type"] = "application/json"
@@ -80,7 +92,7 @@ class Client:
             answer = connection.getresponse()
             return _Reply(answer.status, answer.getheader("Location"), answer.read())
         except (OSError, http.client.HTTPException) as error:
-            raise _lost(server, route, error) from error
+            raise _lost(server, route, error, patience) from error
         finally:
             connection.close()
 
@@ -126,27 +138,28 @@ def _connect(server: str) -> http.client.HTTPConnection:
         raise Failure(
             Exit.UNREACHABLE,
             "unreachable",
-            f"cannot reach {server}: {_words(error)}",
+            f"cannot reach {server}: {_words(error, ANSWER_SECONDS)}",
             why="no control service answers there; routers keep serving their last endpoints",
             steps=["flotilla up", "flotilla status --server http://HOST:PORT"],
         ) from error
     return connection
 
 
-def _lost(server: str, route: Route, error: Exception) -> Failure:
+def _lost(server: str, route: Route, error: Exception, patience: float) -> Failure:
+    words = _words(error, patience)
     if route.method == "GET":
-        return Failure(Exit.UNREACHABLE, "unreachable", f"no answer from {server}: {_words(error)}")
+        return Failure(Exit.UNREACHABLE, "unreachable", f"no answer from {server}: {words}")
     return Failure(
         Exit.OUTCOME_UNKNOWN,
         "outcome_unknown",
-        f"no answer from {server}: {_words(error)}; the command may or may not have been taken",
+        f"no answer from {server}: {words}; the command may or may not have been taken",
         steps=["flotilla status", "flotilla catalog show"],
     )
 
 
-def _words(error: Exception) -> str:
+def _words(error: Exception, patience: float) -> str:
     if isinstance(error, TimeoutError):
-        return f"nothing within {ANSWER_SECONDS:g} s"
+        return f"nothing within {patience:g} s"
     if isinstance(error, socket.gaierror):
         return "unknown host name"
     if isinstance(error, ConnectionRefusedError):

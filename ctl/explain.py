@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import click
 
+from ctl.at import ask, at_option
 from ctl.failure import Exit
 from ctl.operator import Operator, Verb
 from ctl.render import escaped, result
@@ -12,10 +13,11 @@ from schemas.api import Explanation
 
 @click.command("explain-placement", cls=Verb)
 @click.argument("model")
+@at_option
 @click.pass_obj
-def explain_placement(operator: Operator, model: str) -> int:
+def explain_placement(operator: Operator, model: str, at: str | None) -> int:
     """Why MODEL is where it is, or nowhere. Exit code 1 when it is not placed."""
-    answer = operator.client().ask("explain", Explanation, path={"model": model})
+    answer = ask(operator, "explain", Explanation, at, path={"model": model})
     if not operator.prints_frame(answer.body):
         result("\n".join(escaped(line) for line in _lines(answer.frame)))
     return Exit.YES if answer.frame.decided == "placed" else Exit.NO
@@ -29,7 +31,7 @@ def _lines(told: Explanation) -> Iterator[str]:
     width = max((len(node) for node in told.candidates), default=0)
     for node, verdict in sorted(told.candidates.items()):
         yield f"  {node:<{width}}  {verdict}"
-    yield f"  now: {told.now}"
+    yield f"  {'then' if told.as_of else 'now'}: {told.now}"
 
 
 def _decided(told: Explanation) -> str:

@@ -93,7 +93,10 @@ catalog = Lazy(
     entries={
         "validate": Entry("ctl.catalog:validate", "Check a file; needs no server"),
         "apply": Entry("ctl.catalog:apply", "Make a file the current catalog"),
-        "show": Entry("ctl.catalog:show", "The current catalog, as a file that makes it again"),
+        "show": Entry("ctl.catalog:show", "The current catalog or a revision, as a file"),
+        "history": Entry("ctl.catalog_history:history", "The revisions that are kept"),
+        "diff": Entry("ctl.catalog_history:diff", "What differs between two revisions"),
+        "rollback": Entry("ctl.catalog_history:rollback", "Make an earlier revision current again"),
     },
 )
 brake = Noun(
@@ -104,6 +107,16 @@ brake = Noun(
             "ctl.brake:show", "Whether it is on, and what it holds (also without a verb)"
         ),
         "off": Entry("ctl.brake:off", "End it: silent nodes may be given up"),
+    },
+)
+why = Lazy(
+    "why",
+    help="How something came to be as it is, and what it waits for.",
+    entries={
+        "node": Entry("ctl.why:node", "Why a node is silent or runs what it runs"),
+        "replica": Entry("ctl.why:replica", "Why a replica is where and as it is"),
+        "model": Entry("ctl.why:model", "Why a model is not placed, not ready, or gone"),
+        "gpu": Entry("ctl.why:gpu", "Why a card is held, and by whom"),
     },
 )
 config = Lazy(
@@ -130,7 +143,9 @@ root = Lazy(
         "nodes": Entry("ctl.main:nodes", "Machines with an agent"),
         "replicas": Entry("ctl.main:replicas", "Running copies of models"),
         "models": Entry("ctl.main:models", "What clients can ask for"),
-        "catalog": Entry("ctl.main:catalog", "validate, apply or show the desired state"),
+        "catalog": Entry("ctl.main:catalog", "The desired state: apply, history, rollback, …"),
+        "events": Entry("ctl.events:events", "What happened, out of the log"),
+        "why": Entry("ctl.main:why", "How something came to be as it is"),
         "explain-placement": Entry("ctl.explain:explain_placement", "Why a model is where it is"),
         "journal": Entry("ctl.main:journal", "The log: recover it, mend it"),
         "brake": Entry("ctl.main:brake", "What mass silence holds back, and its end"),

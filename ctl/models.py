@@ -2,6 +2,7 @@
 
 import click
 
+from ctl.at import ask, at_option
 from ctl.client import Answer
 from ctl.listing import find, print_list, print_one
 from ctl.operator import Operator, Verb
@@ -21,24 +22,26 @@ COLUMNS = (
 
 
 @click.command("list", cls=Verb)
+@at_option
 @click.pass_obj
-def list_all(operator: Operator) -> None:
+def list_all(operator: Operator, at: str | None) -> None:
     """All models of the catalog, and those on their way out."""
-    answer = _ask(operator)
+    answer = _ask(operator, at)
     print_list(operator, answer.body, answer.frame.items, COLUMNS, lambda row: row.model)
 
 
 @click.command(cls=Verb)
 @click.argument("model")
+@at_option
 @click.pass_obj
-def show(operator: Operator, model: str) -> None:
+def show(operator: Operator, model: str, at: str | None) -> None:
     """One model."""
-    row = find(_ask(operator).frame.items, model, "model", lambda row: row.model)
+    row = find(_ask(operator, at).frame.items, model, "model", lambda row: row.model)
     print_one(operator, row, _text(row))
 
 
-def _ask(operator: Operator) -> Answer[ModelList]:
-    return operator.client().ask("models", ModelList)
+def _ask(operator: Operator, at: str | None) -> Answer[ModelList]:
+    return ask(operator, "models", ModelList, at)
 
 
 def _text(row: ModelRow) -> str:

@@ -2,6 +2,7 @@
 
 import click
 
+from ctl.at import ask, at_option
 from ctl.client import Answer
 from ctl.listing import find, print_list, print_one
 from ctl.operator import Operator, Verb
@@ -33,24 +34,26 @@ CARDS = (
 
 
 @click.command("list", cls=Verb)
+@at_option
 @click.pass_obj
-def list_all(operator: Operator) -> None:
+def list_all(operator: Operator, at: str | None) -> None:
     """All nodes, and the cards that take no replica, with the reason."""
-    answer = _ask(operator)
+    answer = _ask(operator, at)
     print_list(operator, answer.body, answer.frame.items, COLUMNS, lambda row: row.node)
 
 
 @click.command(cls=Verb)
 @click.argument("node")
+@at_option
 @click.pass_obj
-def show(operator: Operator, node: str) -> None:
+def show(operator: Operator, node: str, at: str | None) -> None:
     """One node and its cards."""
-    row = find(_ask(operator).frame.items, node, "node", lambda row: row.node)
+    row = find(_ask(operator, at).frame.items, node, "node", lambda row: row.node)
     print_one(operator, row, _text(row))
 
 
-def _ask(operator: Operator) -> Answer[NodeList]:
-    return operator.client().ask("nodes", NodeList)
+def _ask(operator: Operator, at: str | None) -> Answer[NodeList]:
+    return ask(operator, "nodes", NodeList, at)
 
 
 def _text(row: NodeRow) -> str:

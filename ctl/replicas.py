@@ -2,6 +2,7 @@
 
 import click
 
+from ctl.at import ask, at_option
 from ctl.client import Answer
 from ctl.listing import find, print_list, print_one
 from ctl.operator import Operator, Verb
@@ -26,24 +27,26 @@ COLUMNS = (
 
 
 @click.command("list", cls=Verb)
+@at_option
 @click.pass_obj
-def list_all(operator: Operator) -> None:
+def list_all(operator: Operator, at: str | None) -> None:
     """All replicas."""
-    answer = _ask(operator)
+    answer = _ask(operator, at)
     print_list(operator, answer.body, answer.frame.items, COLUMNS, lambda row: row.replica)
 
 
 @click.command(cls=Verb)
 @click.argument("replica")
+@at_option
 @click.pass_obj
-def show(operator: Operator, replica: str) -> None:
+def show(operator: Operator, replica: str, at: str | None) -> None:
     """One replica: its shards, and the last error of each with the engine's own words."""
-    row = find(_ask(operator).frame.items, replica, "replica", lambda row: row.replica)
+    row = find(_ask(operator, at).frame.items, replica, "replica", lambda row: row.replica)
     print_one(operator, row, _text(row))
 
 
-def _ask(operator: Operator) -> Answer[ReplicaList]:
-    return operator.client().ask("replicas", ReplicaList)
+def _ask(operator: Operator, at: str | None) -> Answer[ReplicaList]:
+    return ask(operator, "replicas", ReplicaList, at)
 
 
 def _text(row: ReplicaRow) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import click
 
+from ctl.at import ask, at_option
 from ctl.failure import Exit
 from ctl.operator import Operator, Verb
 from ctl.render import counts, duration, escaped, result
@@ -12,10 +13,11 @@ from schemas.api import Status
 
 
 @click.command(cls=Verb)
+@at_option
 @click.pass_obj
-def status(operator: Operator) -> int:
+def status(operator: Operator, at: str | None) -> int:
     """The fleet on one page. Exit code 1 when something needs attention."""
-    answer = operator.client().ask("status", Status)
+    answer = ask(operator, "status", Status, at)
     if not operator.prints_frame(answer.body):
         result("\n".join(escaped(line) for line in _lines(answer.frame)))
     return Exit.NO if _troubled(answer.frame) else Exit.YES
@@ -62,6 +64,8 @@ def _leader(fleet: Status) -> str:
 def _next(fleet: Status) -> str:
     if not fleet.catalog_revision:
         return "flotilla catalog apply FILE"
+    if fleet.brake:
+        return "flotilla brake"
     if fleet.models.get("pending"):
         return "flotilla explain-placement MODEL"
     return "flotilla replicas" if _troubled(fleet) else "flotilla models"

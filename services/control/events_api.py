@@ -21,7 +21,7 @@ from schemas.history import (
     TargetKind,
 )
 from services.control.loop import Loop
-from services.control.past import BadQuery, PastFleet, outside
+from services.control.past import BadQuery, Outside, PastFleet, outside
 from services.fleet.concerns import Target, concerns, patterns
 from services.fleet.event_rows import event_row
 from services.fleet.happened import happened
@@ -62,6 +62,10 @@ class Events:
         first, last = await self._first(query, asked, kept), await self._last(query)
         if query.get("from") and first < kept.first:
             raise outside(kept.first, kept.first_stamp)
+        if first > kept.last + 1:
+            raise Outside(
+                "not_yet", f"sequence {first:,} is yet to come", f"the last is {kept.last:,}"
+            )
         ends = monotonic() + asked.wait_seconds
         while True:
             if await self._is_there(first, last, ends):

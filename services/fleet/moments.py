@@ -55,7 +55,18 @@ def at_time(seconds: float, zone: tzinfo) -> AtTime:
 def shown(seconds: float, zone: tzinfo) -> str:
     """`2026-11-29 03:12:00 CET`: no local time without its zone."""
     local = datetime.fromtimestamp(seconds, zone)
-    return f"{local:%Y-%m-%d %H:%M:%S} {local.tzname() or f'{local:%z}'}"
+    return f"{local:%Y-%m-%d %H:%M:%S} {zone_name(seconds, zone)}"
+
+
+def zone_name(seconds: float, zone: tzinfo) -> str:
+    """`CET` or `CEST`, as it is in force at a time."""
+    local = datetime.fromtimestamp(seconds, zone)
+    return local.tzname() or f"{local:%z}"
+
+
+def clock(seconds: float, zone: tzinfo) -> str:
+    """`11-29 03:12:00`: for a column whose heading names the zone."""
+    return f"{datetime.fromtimestamp(seconds, zone):%m-%d %H:%M:%S}"
 
 
 def _ago(text: str, now: float, zone: tzinfo) -> Moment | Wrong:

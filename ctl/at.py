@@ -1,0 +1,97 @@
+"""`--at`: the fleet as it was. The moment is understood here, in the asker's zone, and told back."""
+
+import os
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime, tzinfo
+from pathlib import Path
+from typing import TypeVar
+from zoneinfo import ZoneInfo
+
+import click
+
+from ctl.client import Answer
+from ctl.failure import Exit, Failure
+from ctl.operator import Operator
+from ctl.render import escaped, talk
+from schemas import codec
+from schemas.frames import Frame
+from services.fleet.moments import AtSequence, clock, moment, shown, zone_name
+from services.fleet.units import Wrong
+
+F = TypeVar("F", bound=Frame)
+
+PAST_SECONDS = 60.0
+"""An answer about the past is computed out of the log, and may take so long."""
+LOCALTIME = Path("/etc/localtime")
+
+at_option = click.option(
+    "--at",
+    metavar="MOMENT",
+    help="As it was then: a sequence, RFC 3339, or a local time (`03:12`, `yesterday 03:12`, `-2h`).",
+)
+
+
+def ask(
+    operator: Operator,
+    name: str,
+    kind: type[F],
+    at: str | None,
+    *,
+    path: Mapping[str, str] | None = None,
+) -> Answer[F]:
+    """The route's answer, of now or of the moment `at`, which is then told on stderr."""
+    client = operator.client()
+    if at is None:
+        return client.ask(name, kind, path=path)
+    query = {"at": resolved(at)}
+    answer = client.ask(name, kind, path=path, query=query, seconds=PAST_SECONDS)
+    then = local(answer.frame.as_of) if answer.frame.as_of else "now"
+    talk(f"as of {then}, sequence {answer.frame.as_of_seq:,}")
+    return answer
+
+
+def resolved(text: str) -> str:
+    """A moment as the server takes it: a sequence, or RFC 3339 in UTC."""
+    found = moment(text, now(), zone())
+    if isinstance(found, Wrong):
+        raise Failure(Exit.USAGE, "bad_moment", found.message, why=found.hint)
+    return str(found.sequence) if isinstance(found, AtSequence) else codec.rfc3339(found.seconds)
+
+
+def local(at: str) -> str:
+    """A time of the log as it reads here, with its zone."""
+    return shown(codec.seconds(at), zone())
+
+
+def short(at: str) -> str:
+    """The same for a column, whose heading is `heading`. What is no time is shown as it stands."""
+    try:
+        return clock(codec.seconds(at), zone())
+    except (ValueError, OverflowError):
+        return escaped(at)[:16]
+
+
+def heading(at: str) -> str:
+    """`TIME (CET)`: the zone that is in force at a time."""
+    try:
+        return f"TIME ({zone_name(codec.seconds(at), zone())})"
+    except (ValueError, OverflowError):
+        return "TIME"
+
+
+def now() -> float:
+    """This machine's clock: what the asker means by `yesterday`."""
+    return time.time()  # noqa: TID251 - an operator's verb is the asker's shell.
+
+
+def zone(environ: Mapping[str, str] = os.environ, localtime: Path = LOCALTIME) -> tzinfo:
+    """The asker's: TZ, else this machine's."""
+    name = environ.get("TZ")
+    try:
+        if name is not None:
+            return ZoneInfo(name.lstrip(":")) if name else UTC
+        with localtime.open("rb") as file:
+            return ZoneInfo.from_file(file)
+    except (OSError, ValueError):
+        return datetime.fromtimestamp(now(), UTC).astimezone().tzinfo or UTC

@@ -1,0 +1,164 @@
+"""`flotilla events`: what happened, in the log's order; `-f` goes on with what happens.
+
+How it fails: without `-f`, as every verb. With it, whatever can pass is waited for: it goes on from the
+event after the last one told, so none is missed and none told twice.
+"""
+
+import time
+from collections.abc import Iterator, Mapping
+
+import click
+
+from ctl.at import heading, now, resolved, short, zone
+from ctl.failure import Exit, Failure
+from ctl.operator import Operator, Verb
+from ctl.render import UNKNOWN, encoded, escaped, result, talk
+from ctl.typed import typed
+from schemas import codec
+from schemas.history import LONGEST_WAIT_SECONDS, EventList, EventRow
+from services.fleet.moments import moment
+from services.fleet.units import Wrong
+
+PART = 500
+"""Rows of one answer."""
+WAIT_SECONDS = 15
+"""That control holds an answer back until there is something to tell."""
+ANSWER_SECONDS = LONGEST_WAIT_SECONDS + 10
+RETRY_SECONDS = 0.5
+PAUSE_SECONDS = 0.2
+"""Between two answers of a busy log, so that a follower costs control little."""
+WIDTH = 80
+
+
+@click.command(cls=Verb)
+@click.option("--since", metavar="MOMENT", help="From then on: `10m`, `03:12`, RFC 3339, …")
+@click.option("--until", metavar="MOMENT", help="Up to then.")
+@click.option("--from-seq", type=click.IntRange(1), metavar="SEQ", help="From this sequence on.")
+@click.option(
+    "--for",
+    "target",
+    metavar="KIND/NAME",
+    help="Only what concerns one node, replica, model, gpu or command.",
+)
+@click.option("--type", "label", metavar="PREFIX", help="Only types that begin so.")
+@click.option("--limit", type=click.IntRange(1), help="At most so many.")
+@click.option("-f", "--follow", is_flag=True, help="Go on with what happens.")
+@click.pass_obj
+def events(
+    operator: Operator,
+    since: str | None,
+    until: str | None,
+    from_seq: int | None,
+    target: str | None,
+    label: str | None,
+    limit: int | None,
+    follow: bool,
+) -> None:
+    """What happened, out of the log: the last 100 events, or those asked for."""
+    if follow and until is not None:
+        raise click.UsageError("--follow has no end: --until is not taken with it")
+    query = {
+        "for": target,
+        "type": label,
+        "from": None if from_seq is None else str(from_seq),
+        "since": None if since is None else _since(since),
+        "until": None if until is None else resolved(until),
+    }
+    told = {name: text for name, text in query.items() if text}
+    if operator.output in {"json", "yaml"} and not follow:
+        answer = operator.client().ask(
+            "events", EventList, query=told | {"limit": str(limit or PART)}, seconds=ANSWER_SECONDS
+        )
+        result(encoded(answer.body, operator.output))
+        return
+    _print(operator, _rows(operator, told, follow=follow, limit=limit))
+
+
+def _since(text: str) -> str:
+    """`10m` is meant as `-10m`."""
+    ago = moment(f"-{text}", now(), zone())
+    return resolved(text) if isinstance(ago, Wrong) else resolved(f"-{text}")
+
+
+def _rows(
+    operator: Operator, query: Mapping[str, str], *, follow: bool, limit: int | None
+) -> Iterator[EventRow]:
+    """Part by part: nothing is held whole."""
+    asked, left = dict(query), limit
+    while True:
+        part = PART if left is None else min(PART, left)
+        wait = {"wait": str(WAIT_SECONDS)} if follow else {}
+        answer = _ask(operator, asked | wait | {"limit": str(part)}, follow=follow)
+        yield from answer.items
+        left = None if left is None else left - len(answer.items)
+        if left == 0:
+            _more(answer)
+            return
+        if not follow and answer.next_seq > answer.end_seq:
+            return
+        asked = {k: v for k, v in asked.items() if k not in {"since", "from"}}
+        asked |= {"from": str(answer.next_seq)}
+        if follow:
+            time.sleep(PAUSE_SECONDS)
+        else:
+            asked |= {"until": str(answer.end_seq)}
+
+
+def _ask(operator: Operator, query: Mapping[str, str], *, follow: bool) -> EventList:
+    """A follower waits for whatever can pass."""
+    told = False
+    while True:
+        try:
+            answer = operator.client().ask("events", EventList, query=query, seconds=ANSWER_SECONDS)
+        except Failure as failure:
+            if not follow or failure.exit_code != Exit.UNREACHABLE or failure.code in _LASTING:
+                raise
+            if not told:
+                talk(f"{failure.message}; it goes on from there once that is over")
+            told = True
+            time.sleep(RETRY_SECONDS)
+        else:
+            return answer.frame
+
+
+_LASTING = {"unauthorized", "forbidden", "no_token", "not_understood"}
+"""Waiting helps with none of them."""
+
+
+def _more(answer: EventList) -> None:
+    if answer.next_seq <= answer.end_seq:
+        talk(f"more: {typed(f'flotilla events --from-seq {answer.next_seq}')}")
+
+
+def _print(operator: Operator, rows: Iterator[EventRow]) -> None:
+    begun = False
+    for row in rows:
+        match operator.output:
+            case "name":
+                result(row.id)
+            case "table" | "wide":
+                if not begun:
+                    result(_heading(operator, row))
+                begun = True
+                result(_line(operator, row))
+            case _:
+                result(codec.encode(row).decode())
+    if not begun and operator.output in {"table", "wide"}:
+        talk("none")
+
+
+def _heading(operator: Operator, first: EventRow) -> str:
+    named = heading(first.at)
+    rest = f"{'TYPE':<22}{'BY':<18}{'CAUSE SEEN':<12}WHAT" if operator.wide else "WHAT"
+    return f"{'SEQ':>9}  {named:<16}{rest}"
+
+
+def _line(operator: Operator, row: EventRow) -> str:
+    begin = f"{row.seq:>9}  {short(row.at):<16}"
+    if operator.wide:
+        return begin + escaped(
+            f"{row.type:<22}{row.src:<18}{row.cause or UNKNOWN:<12}{row.summary}"
+        )
+    what = escaped(row.summary)
+    room = WIDTH - len(begin)
+    return begin + (what if len(what) <= room else f"{what[: room - 1]}…")
