@@ -34,8 +34,9 @@ from schemas.documents import (
 )
 from schemas.ids import LogId, ModelName, NodeId, ReplicaId
 from services.control.drafts import Draft, Drafts, Order
+from services.fleet.families import FAMILIES, family_of
 from services.fleet.standing import holding, reports
-from services.fleet.state import FAMILIES, FleetState, family_of
+from services.fleet.state import FleetState
 
 OLDEST_ANCESTORS = 16
 _OF_AGENTS = {"infos", "shards"}

@@ -6,8 +6,8 @@ from schemas import codec, subjects
 from schemas.documents import CommandRecord, Document, Gone
 from schemas.events import Event
 from schemas.ids import EventId
+from services.fleet.families import family_of
 from services.fleet.reading import Read, read
-from services.fleet.state import family_of
 
 _GONE_MARK = b'{"gone":true'
 """How a Gone document begins; no other one does."""

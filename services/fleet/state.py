@@ -37,9 +37,10 @@ from schemas.documents import (
     RouterReport,
     ShardStatus,
 )
-from schemas.events import Event, log_prefix
+from schemas.events import log_prefix
 from schemas.ids import EventId, LogId, ModelName, NodeId, ReplicaId, token
-from schemas.versions import from_older, version_of
+from schemas.versions import version_of
+from services.fleet.families import FAMILIES, Family, Key, family_of, read_document
 
 D = TypeVar("D", bound=Document)
 
@@ -68,41 +69,6 @@ class Unknown(Struct, frozen=True, gc=False):
     type: str
     version: int
     optional: bool
-
-
-class Family(Struct, frozen=True, gc=False):
-    """Where documents of one kind live: `pattern` in subject tokens after `flotilla.log.s.`, `*` a name."""
-
-    pattern: tuple[str, ...]
-    struct: type[Document]
-    table: str
-    """The attribute of FleetState that holds them."""
-
-
-FAMILIES = (
-    Family(("genesis",), Genesis, "genesis"),
-    Family(("catalog",), CatalogPointer, "catalog"),
-    Family(("catalog", "rev", "*"), CatalogRevision, "revisions"),
-    Family(("node", "*", "info"), NodeInfo, "infos"),
-    Family(("node", "*", "shard", "*"), ShardStatus, "shards"),
-    Family(("node", "*", "verdict"), NodeVerdict, "verdicts"),
-    Family(("replica", "*", "*"), ReplicaDocument, "replicas"),
-    Family(("assignment", "*"), Assignment, "assignments"),
-    Family(("endpoints", "*", "*"), EndpointShard, "endpoints"),
-    Family(("placement", "*"), PlacementVerdict, "placements"),
-    Family(("control", "epoch"), ControlEpoch, "epoch"),
-    Family(("router", "*", "*"), RouterReport, "routers"),
-    Family(("control", "brake"), ControlBrake, "brake"),
-)
-
-_DECODERS: dict[type[Document], msgspec.json.Decoder[Any]] = {
-    family.struct: msgspec.json.Decoder(family.struct) for family in FAMILIES
-}
-_GONE = msgspec.json.Decoder(Gone)
-_GONE_MARK = b'{"gone":true'
-
-Key = tuple[str, ...]
-"""The names in a subject, in order: (node token, slot) for a shard, () for the catalog pointer."""
 
 
 class FleetState:
@@ -137,14 +103,20 @@ class FleetState:
         self.unknown: dict[str, Unknown] = {}
         self.replicas_by_id: dict[ReplicaId, Held[ReplicaDocument]] = {}
         self.shards_by_replica: dict[ReplicaId, dict[Key, Held[ShardStatus]]] = {}
+        self._log = ""
+        """What events of this log carry; empty before the genesis was seen."""
 
     def apply(self, sequence: int, subject: str, payload: bytes) -> None:
         """Fold one stored message in. Older than what the subject holds: no effect."""
-        self.sequence = max(self.sequence, sequence)
+        if sequence > self.sequence:
+            self.sequence = sequence
         if sequence < self.began or not subject.startswith(subjects.STATE_ROOT):
             return  # Of an earlier log, or a happening, which changes no state.
         found = family_of(subject)
-        if sequence <= self._applied(subject, found):
+        held = self._held(subject, found)
+        if held is not None and sequence <= held.sequence:
+            return
+        if (self.unreadable or self.unknown) and sequence <= self._set_aside(subject):
             return
         try:
             self._apply_event(sequence, subject, payload, found)
@@ -154,19 +126,19 @@ class FleetState:
     def _apply_event(
         self, sequence: int, subject: str, payload: bytes, found: tuple[Family, Key] | None
     ) -> None:
-        event = codec.decode_event(payload)
-        if found is None or event.v > version_of(found[0].struct):
+        event, document = read_document(None if found is None else found[0], payload)
+        if found is None or document is None:
             self.unknown[subject] = Unknown(sequence, event.type, event.v, event.opt)
             self.unreadable.pop(subject, None)
             return
         family, key = found
-        document = _decode(family, event)
         if isinstance(document, Genesis):
             self._begin(sequence, document)
-        else:
+        elif event.log != self._log:
             self._check_log(event.log)
-        self.unknown.pop(subject, None)
-        self.unreadable.pop(subject, None)
+        if self.unknown or self.unreadable:
+            self.unknown.pop(subject, None)
+            self.unreadable.pop(subject, None)
         if event.at > self.newest_control_at and event.src.startswith("control/"):
             self.newest_control_at = event.at
         self._remove(family, key)
@@ -181,7 +153,7 @@ class FleetState:
         mine = self.log_id
         if mine is not None and not genesis.succeeds(mine):
             raise ValueError(f"genesis of log {genesis.log_id}, which does not go on from {mine}")
-        self.began = sequence
+        self.began, self._log = sequence, log_prefix(genesis.log_id)
         for family in FAMILIES:
             table: dict[Key, Held[Any]] = getattr(self, family.table)
             for key in [key for key, held in table.items() if held.sequence < sequence]:
@@ -196,15 +168,13 @@ class FleetState:
         if mine is not None and log != log_prefix(mine):
             raise ValueError(f"belongs to log {log}, this is {log_prefix(mine)}")
 
-    def _applied(self, subject: str, found: tuple[Family, Key] | None) -> int:
-        """LOG sequence of the newest message of the subject that was looked at."""
-        held = self._held(subject, found)
-        newest = 0 if held is None else held.sequence
-        if (unreadable := self.unreadable.get(subject)) is not None:
-            newest = max(newest, unreadable.sequence)
-        if (unknown := self.unknown.get(subject)) is not None:
-            newest = max(newest, unknown.sequence)
-        return newest
+    def _set_aside(self, subject: str) -> int:
+        """LOG sequence of the subject's newest message that could not be folded; 0: there is none."""
+        unreadable, unknown = self.unreadable.get(subject), self.unknown.get(subject)
+        return max(
+            0 if unreadable is None else unreadable.sequence,
+            0 if unknown is None else unknown.sequence,
+        )
 
     def held(self, subject: str) -> Held[Any] | None:
         """What the subject holds, a Gone document included."""
@@ -310,40 +280,3 @@ class FleetState:
 def _known(subject: str) -> str:
     found = family_of(subject)
     return "no such subject" if found is None else f"v{version_of(found[0].struct)}"
-
-
-def _decode(family: Family, event: Event) -> Document:
-    if event.v < version_of(family.struct):
-        return from_older(event.data, family.struct, event.v)
-    payload = bytes(event.data)
-    if payload.startswith(_GONE_MARK):
-        gone: Gone = _GONE.decode(payload)
-        return gone
-    document: Document = _DECODERS[family.struct].decode(payload)
-    return document
-
-
-def _by_shape() -> dict[tuple[int, str], tuple[Family, ...]]:
-    shapes: dict[tuple[int, str], tuple[Family, ...]] = {}
-    for family in FAMILIES:
-        shape = (len(family.pattern), family.pattern[0])
-        shapes[shape] = (*shapes.get(shape, ()), family)
-    return shapes
-
-
-_SHAPES = _by_shape()
-
-
-def family_of(subject: str) -> tuple[Family, Key] | None:
-    """The family of a state subject and the names in it; None for a subject of no known family."""
-    tokens = subject[len(subjects.STATE_ROOT) :].split(".")
-    for family in _SHAPES.get((len(tokens), tokens[0]), ()):
-        names: list[str] = []
-        for expected, found in zip(family.pattern, tokens, strict=True):
-            if expected == "*":
-                names.append(found)
-            elif expected != found:
-                break
-        else:
-            return family, tuple(names)
-    return None

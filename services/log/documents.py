@@ -9,7 +9,8 @@ How it fails: as `services.log.snapshot` does; Unavailable, and the caller asks 
 import asyncio
 from collections.abc import Sequence
 
-from services.fleet.state import FleetState, family_of
+from services.fleet.families import family_of
+from services.fleet.state import FleetState
 from services.log.connect import Connection
 from services.log.snapshot import read_history, read_state
 from services.log.stored import Stored

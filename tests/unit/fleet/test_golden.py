@@ -9,7 +9,7 @@ import pytest
 
 from schemas import codec
 from schemas.events import Event
-from services.fleet.state import FAMILIES, family_of
+from services.fleet.families import FAMILIES, family_of
 from tests.support.golden import FOLDER, account, cuts, folded, read, recorded, restarted
 
 ROOT = Path(__file__).parents[3]

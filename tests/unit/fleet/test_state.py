@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from schemas import subjects
 from schemas.documents import Gone
 from schemas.ids import LogId, NodeId
-from services.fleet.state import FAMILIES, Family, FleetState, family_of
+from services.fleet.families import FAMILIES, Family, family_of
+from services.fleet.state import FleetState
 from tests.builders import (
     LOG_ID,
     Script,
@@ -148,3 +149,21 @@ def test_each_family_is_found_by_its_own_subject(family: Family) -> None:
 def test_the_log_id_is_known_from_its_genesis() -> None:
     assert Script().state.log_id == LOG_ID
     assert folded([(1, subjects.GENESIS, an_event(a_genesis()))]).log_id == LOG_ID
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda f: ".".join(f.pattern))
+def test_gone_is_never_taken_for_a_document(family: Family) -> None:
+    """A message is first read as its family's document: that must not fit what says that it is gone."""
+    script = Script()
+    subject = subjects.STATE_ROOT + ".".join("x" if p == "*" else p for p in family.pattern)
+    script.put(subject, Gone(id="x"))
+    assert script.state.gone[subject].document == Gone(id="x")
+    assert script.state.unreadable == {}
+
+
+def test_an_envelope_that_is_wrong_is_unreadable_however_good_its_document() -> None:  # spec: L5
+    script = Script(a_pointer(1))
+    event = json.loads(an_event(a_pointer(2))) | {"seen": "never"}
+    script.state.apply(50, subjects.CATALOG, msgspec.json.encode(event))
+    assert script.state.catalog[()].document == a_pointer(1)
+    assert "$.seen" in script.state.unreadable[subjects.CATALOG].reason

@@ -10,8 +10,9 @@ from schemas import codec, subjects
 from schemas.documents import Document, Gone, NodeVerdict
 from schemas.ids import NodeId
 from schemas.versions import FIRST, NEWEST, UPCASTERS, from_older, version_of
+from services.fleet.families import FAMILIES
 from services.fleet.reading import Newer, Read, Unreadable, read
-from services.fleet.state import FAMILIES, FleetState
+from services.fleet.state import FleetState
 from tests.builders import Script, an_event
 
 OLD = {"node": "node-1", "up": False, "since": "2026-11-30T12:00:00.000000Z"}
