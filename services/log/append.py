@@ -10,7 +10,7 @@ How it fails:
   the server refuses what it has already. So it lands once, also when hours lie between.
 - A part of the batch is lost on the way: the server drops it whole, and it goes again.
 - NATS stays away: Unavailable after a minute; the same events may be given again.
-- The server refuses for another reason: ApiError, nothing written.
+- The server refuses for another reason: ApiError; NATS denies the subject: Denied. Nothing written.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ from services.log.guarded import (
     expect,
     write,
 )
-from services.log.message import Unavailable
+from services.log.message import Denied, Unavailable
 from services.log.snapshot import get_from_log
 
 __all__ = ["Appended", "Fenced", "Sealed", "append", "claim"]
@@ -105,6 +105,8 @@ async def _persist(attempt: Callable[[int], Awaitable[T]], patience_seconds: flo
     for number in itertools.count():
         try:
             return await attempt(number)
+        except Denied:
+            raise  # Known: it had no effect, and waiting gives no rights.
         except Unavailable as error:
             if clock() > give_up:
                 raise Unavailable(f"the outcome of a write is not known: {error}") from error

@@ -10,7 +10,7 @@ How it fails:
   everything wanted is got again. A last copy that is lost stays lost until `resync`: whoever hears
   from others how far the log is calls that.
 - A document is in neither LOG nor STATE: `apply` is not called for it.
-- A get is not answered: tried again; `synced` stays False.
+- A get is not answered, or NATS denies a pattern or a get: tried again; `synced` stays False.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from msgspec import Struct
 from schemas import codec, subjects
 from services.log import streams
 from services.log.connect import Connection, Subscription
-from services.log.message import Message, Unavailable
+from services.log.message import Denied, Message, Unavailable
 from services.log.snapshot import get
 from services.log.stored import Stored
 
@@ -31,6 +31,7 @@ log = structlog.get_logger()
 
 GETS_AT_ONCE = 32
 RETRY_SECONDS = 0.2
+DENIED_SECONDS = 2.0
 
 
 class _Live(Struct, frozen=True, gc=False):
@@ -74,6 +75,7 @@ class Follower:
         self._arrived: deque[_Live] = deque()
         self._wake = asyncio.Event()
         self._due = True
+        self._subscriptions: list[Subscription] = []
 
     def resync(self) -> None:
         """Read everything wanted again."""
@@ -83,16 +85,15 @@ class Follower:
     async def run(self) -> None:
         """Follow until cancelled."""
         self._connection.on_change.append(self._on_change)
-        subscriptions: list[Subscription] = []
         try:
             for pattern in self._patterns:
                 live = subjects.live(pattern)
-                subscriptions.append(await self._connection.subscribe(live, self._on_live))
+                self._subscriptions.append(await self._connection.subscribe(live, self._on_live))
             while True:
                 await self._turn()
         finally:
             self._connection.on_change.remove(self._on_change)
-            for subscription in subscriptions:
+            for subscription in self._subscriptions:
                 await subscription.close()
 
     async def _turn(self) -> None:
@@ -103,7 +104,7 @@ class Follower:
         except (Unavailable, streams.LogMissing) as error:
             log.info("log.follower.waits", reason=str(error))
             self.resync()
-            await asyncio.sleep(RETRY_SECONDS)
+            await asyncio.sleep(DENIED_SECONDS if isinstance(error, Denied) else RETRY_SECONDS)
             await self._connection.wait_connected()
         if not self._due and not self._arrived:
             await self._wake.wait()
@@ -114,6 +115,8 @@ class Follower:
         self._due = False
         # Asked over the same link after subscribing: what LOG stores beyond this comes live.
         base = await streams.head(self._connection)
+        for subscription in self._subscriptions:
+            subscription.check()  # The answer came behind whatever the server said to them.
         self._base = base
         self._known.clear()
         await self._get_unknown()

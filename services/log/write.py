@@ -9,7 +9,7 @@ How it fails:
 - Another's document stands on the subject, also at the first write: `may_replace` is asked. No: the
   value is dropped, and the next `put` asks again.
 - LOG's age has removed the document: the next write expects an empty subject.
-- The server refuses for another reason: it is said, and tried again.
+- The server refuses for another reason, or NATS denies the subject: it is said, and tried again.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from services.log.api import ApiError
 from services.log.connect import Connection
 from services.log.event_ids import new_event_id
 from services.log.guarded import MAX_EVENT_BYTES, Refused, Sealed, write
-from services.log.message import Unavailable
+from services.log.message import Denied, Unavailable
 from services.log.snapshot import get_from_log
 from services.log.stored import Stored
 
@@ -145,12 +145,12 @@ class Writer:
             try:
                 if await self._settled(event):
                     return
+            except (ApiError, Denied) as error:
+                log.warning("log.write.refused", subject=event.subject, reason=str(error))
+                await asyncio.sleep(REFUSED_SECONDS)
             except Unavailable:
                 await asyncio.sleep(RETRY_SECONDS)
                 await self._connection.wait_connected()
-            except ApiError as error:
-                log.warning("log.write.refused", subject=event.subject, reason=str(error))
-                await asyncio.sleep(REFUSED_SECONDS)
 
     async def _settled(self, event: Sealed) -> bool:
         """One try. False: the subject was not as expected, and it may be tried again."""
