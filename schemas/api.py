@@ -14,6 +14,7 @@ from schemas.following import AgentsFollowing, ControlRow, RouterRow
 from schemas.frames import Accepted, Frame, Role
 from schemas.history import CatalogDiff, CatalogHistory, EventList, RollbackCatalog, Why
 from schemas.ids import EngineName, GpuUuid, ModelName, NodeId, ReplicaId, RouterId
+from schemas.recovery import BadDocuments, Damage, Mend, Recover, Recovery
 
 ReplicaPhase = Literal[
     "placed", "starting", "loading", "ready", "draining", "stopping", "failed", "gone"
@@ -21,17 +22,6 @@ ReplicaPhase = Literal[
 ModelCondition = Literal[
     "ready", "degraded", "starting", "pending", "failed", "stopped", "draining"
 ]
-
-
-class Damage(Struct, frozen=True, kw_only=True, rename="camel"):
-    """The log is not the one that was here before. Nothing is stopped; nothing is decided."""
-
-    reason: str
-    since: str
-    known_log: str = ""
-    found_log: str = ""
-    highest_known: int = 0
-    head: int = 0
 
 
 class CardRow(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -386,6 +376,37 @@ ROUTES: tuple[Route, ...] = (
         path="/api/v1/brake",
         role="operator",
         request=ReleaseBrake,
+        response=Accepted,
+    ),
+    Route(
+        name="recovery",
+        method="GET",
+        path="/api/v1/journal/recovery",
+        role="viewer",
+        response=Recovery,
+    ),
+    Route(
+        name="recover",
+        method="POST",
+        path="/api/v1/journal/recovery",
+        role="admin",
+        request=Recover,
+        response=Accepted,
+    ),
+    Route(
+        name="bad-documents",
+        method="GET",
+        path="/api/v1/journal/bad",
+        role="viewer",
+        response=BadDocuments,
+        has_past=True,
+    ),
+    Route(
+        name="mend",
+        method="POST",
+        path="/api/v1/journal/bad",
+        role="admin",
+        request=Mend,
         response=Accepted,
     ),
 )

@@ -4,13 +4,23 @@ from typing import Literal
 
 from msgspec import Struct
 
-from schemas.api import Damage
 from schemas.frames import Frame
 from schemas.ids import LogId, ModelName
 
 Way = Literal["memory", "log", "agents"]
 """What a new log is begun from: what control held, what stands in NATS, what agents run."""
 Putting = Literal["last-good", "gone"]
+
+
+class Damage(Struct, frozen=True, kw_only=True, rename="camel"):
+    """The log is not the one that was here before. Nothing is stopped; nothing is decided."""
+
+    reason: str
+    since: str
+    known_log: str = ""
+    found_log: str = ""
+    highest_known: int = 0
+    head: int = 0
 
 
 class WayOut(Struct, frozen=True, kw_only=True, rename="camel"):

@@ -13,14 +13,17 @@ from msgspec import DecodeError, Struct
 from schemas import api, codec, frames
 from schemas.brake import ReleaseBrake
 from schemas.history import RollbackCatalog
+from schemas.recovery import Mend
 from services.control.brake_command import plan_release
 from services.control.commands import Actor, plan_apply, plan_rollback
 from services.control.history_api import HistoryApi
 from services.control.live import live
 from services.control.loop import LogRefuses, Loop, NotLeading, OutcomeUnknown, TooMany
+from services.control.mending import plan_mend
 from services.control.metrics import registry
 from services.control.moment import Moment, Planned
 from services.control.pages import PAGES, Page, Seen
+from services.control.recovery_api import RecoveryApi
 from services.control.tokens import Token, Tokens, allows
 from services.log.event_ids import new_event_id
 from services.runtime.admin import admin_app
@@ -62,9 +65,11 @@ class Api:
         self._answers: dict[str, Answer] = {
             **{name: self._page(page) for name, page in PAGES.items()},
             **self._history.answers(),
+            **RecoveryApi(loop).answers(),
             "apply": self._apply,
             "rollback": self._rollback,
             "brake-off": self._brake_off,
+            "mend": self._mend,
         }
 
     def app(self) -> web.Application:
@@ -93,8 +98,8 @@ class Api:
             if not allows(token.role, route.role):
                 message = f"{route.name} needs role {route.role}; this token is {token.role}"
                 return self._refuse("forbidden", message)
-            if route.method != "GET" and not self._loop.leading:
-                return self._elsewhere(request)
+            if route.method != "GET" and (closed := self._closed(route, request)) is not None:
+                return closed
             try:
                 if route.has_past and "at" in request.query:
                     return _encoded(await self._history.past(route.name, request))
@@ -110,6 +115,22 @@ class Api:
 
         return handle
 
+    def _closed(self, route: api.Route, request: web.Request) -> web.Response | None:
+        """Why nothing is changed here and now; None: it may be."""
+        loop = self._loop
+        if route.name == "recover" and loop.damage is not None:
+            return None  # Nobody leads a damaged log, and this is the way out.
+        if not loop.leading:
+            return self._elsewhere(request)
+        if route.name != "recover" and loop.recovering.due(loop.state):
+            return self._refuse(
+                "recovering",
+                "the log is being recovered: nothing is changed before it has a catalog",
+                "engines run on, and are handed over",
+                "flotilla journal recover",
+            )
+        return None
+
     def _unknown_outcome(self, route: api.Route) -> web.Response:
         return self._refuse(
             "outcome_unknown",
@@ -123,7 +144,10 @@ class Api:
         loop = self._loop
         if loop.damage is not None:
             return self._refuse(
-                "damaged", "the log is damaged: nothing is changed", loop.damage.reason
+                "damaged",
+                "the log is damaged: nothing is changed",
+                loop.damage.reason,
+                "flotilla journal recover",
             )
         held = loop.state.epoch.get(())
         leader = None if held is None else held.document
@@ -161,6 +185,9 @@ class Api:
 
     async def _brake_off(self, request: web.Request, token: Token) -> frames.Frame:
         return await self._perform(request, token, ReleaseBrake, plan_release)
+
+    async def _mend(self, request: web.Request, token: Token) -> frames.Frame:
+        return await self._perform(request, token, Mend, plan_mend)
 
     async def _perform(
         self,

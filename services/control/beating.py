@@ -1,8 +1,8 @@
 """What control's beat says: how far it is, whether it holds the lead, or that its log is damaged. Pure."""
 
 from schemas import subjects
-from schemas.api import Damage
 from schemas.beats import ControlBeat
+from schemas.recovery import Damage
 from services.control.leader import Leadership
 from services.fleet.damage import Seen
 from services.fleet.state import FleetState

@@ -16,9 +16,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from schemas import codec, subjects
-from schemas.api import Damage
 from schemas.documents import Genesis
 from schemas.ids import LogId
+from schemas.recovery import Damage
 from services.fleet.damage import Found, Seen, damage, read_seen
 from services.fleet.state import FleetState
 from services.runtime.files import read_if_there, write_atomically
@@ -35,6 +35,26 @@ class SeenFile:
         self.trouble = ""
         """Why the disk did not take the last note; empty: it did."""
         self._written = self.seen
+        self._since = self.beside("damaged-since")
+        self.damaged_since = (read_if_there(self._since) or b"").decode(errors="replace")
+        """When damage was found that still stands, RFC 3339; empty: there is none."""
+
+    def beside(self, name: str) -> Path:
+        """Another file of this control's folder."""
+        return self._path.with_name(name)
+
+    def mark(self, since: str) -> None:
+        """Damage is told of from its beginning, over restarts. Empty: it is over."""
+        if since == self.damaged_since:
+            return
+        self.damaged_since = since
+        try:
+            if since:
+                write_atomically(self._since, since.encode())
+            else:
+                self._since.unlink(missing_ok=True)
+        except OSError as error:
+            log.error("damage.not_remembered", path=str(self._since), reason=str(error))  # noqa: TRY400
 
     async def remember(self, seen: Seen) -> None:
         """Written in a thread: it waits for the disk. A disk that refuses is asked again next time."""

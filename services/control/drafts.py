@@ -36,6 +36,8 @@ class Draft(Struct, frozen=True, kw_only=True):
     corr: EventId | None = None
     together: bool = False
     """Must stand in one batch with the draft before it."""
+    optional: bool = False
+    """May be skipped by a reader that does not know its family."""
 
 
 class Drafts:

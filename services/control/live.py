@@ -17,6 +17,7 @@ def live(loop: Loop, tokens: Tokens) -> Live:
         leading=loop.leading,
         leader="" if held is None else held.document.holder,
         damage=loop.damage,
+        moving=loop.recovering.moving(),
         controls=_controls(loop),
         routers=_routers(loop),
         agents=loop.followers.agents(loop.state, loop.ears.agents(), monotonic()),

@@ -27,9 +27,9 @@ from time import monotonic, time  # noqa: TID251 - `time` for display before the
 import structlog
 
 from schemas import codec, subjects
-from schemas.api import Damage
 from schemas.beats import ControlBeat
 from schemas.frames import Frame
+from schemas.recovery import Damage
 from services.control.beating import is_routing, newest_routing, own_beat
 from services.control.clock import Clock
 from services.control.current import Current, CurrentCatalog
@@ -41,6 +41,7 @@ from services.control.leader import Leadership
 from services.control.moment import Moment, Plan
 from services.control.opening import Damaged, Opened, Opener
 from services.control.reconcile import decide
+from services.control.recovering import Recovering
 from services.control.silence import UNREACHABLE_SECONDS
 from services.control.writing import Writing
 from services.fleet.damage import Seen
@@ -118,6 +119,17 @@ class Loop:
         self.writing = Writing(
             connection, leadership, lambda: self.state, lambda: self.now(), self.folded
         )
+        self.recovering = Recovering(
+            connection,
+            leadership,
+            seen,
+            self.opener,
+            self.ears,
+            self.writing,
+            lambda: self.state,
+            lambda: self.now(),
+        )
+        """Of a log that goes on from a lost one."""
         self.settled = asyncio.Event()
         """The first turn is over, or there is a reason why there is none."""
         self._seen = seen
@@ -142,7 +154,7 @@ class Loop:
 
     def current(self) -> Current:
         """The catalog in force."""
-        return self._catalog.read(self.state)
+        return self.recovering.current(self.state) or self._catalog.read(self.state)
 
     def now(self) -> float:
         """The fleet's clock, seconds since 1970."""
@@ -290,6 +302,7 @@ class Loop:
         self._alarm.clear()
 
     async def _turn(self) -> None:
+        self.recovering.lived(self.state)
         due = self.leadership.should_claim(self.state, self.ears.hearing.since, monotonic())
         if due and self.connection.connected:
             await self.writing.claim(self.opener.inspect)
@@ -302,9 +315,13 @@ class Loop:
         while self._requests and self.leading:
             await self._carry_out(*self._requests.popleft())
         if self.leading and self.connection.connected and not self.state.halted():
-            await self._decide()
+            if self.recovering.due(self.state):
+                await self.recovering.step(self._decide)
+            else:
+                await self._decide()
 
-    async def _decide(self) -> None:
+    async def _decide(self) -> bool:
+        """Whether all that was decided stands."""
         began = monotonic()
         envelope, current = self.writing.envelope(), self.current()
         models = None if current.refused else current.catalog.models
@@ -317,7 +334,8 @@ class Loop:
         tally.counts = decision.counts
         for batch in batches(decision.drafts):
             if not await self.writing.write(envelope, batch):
-                return
+                return False
+        return True
 
     async def _carry_out(self, plan: Plan, answer: "asyncio.Future[Frame]") -> None:
         if answer.cancelled():

@@ -14,19 +14,23 @@ import structlog
 from msgspec import Struct
 
 from schemas import codec, subjects
-from schemas.api import Damage
 from schemas.documents import Genesis
-from schemas.ids import ControlId, LogId
+from schemas.ids import ControlId, EventId, LogId
+from schemas.recovery import Damage
 from services.control.damage import Reported, SeenFile, describe, judge
+from services.control.leader import Leadership
 from services.control.seal import Envelope
 from services.fleet.damage import Found
 from services.fleet.state import FleetState
 from services.log import streams
+from services.log.append import claim
 from services.log.connect import Connection
 from services.log.documents import read_documents
 from services.log.event_ids import new_event_id
 from services.log.guarded import write
 from services.log.identity import look
+from services.log.rebuild import make_room
+from services.log.snapshot import get_from_log
 
 FORMAT = 1
 
@@ -98,11 +102,13 @@ class Opener:
             if self.damage is not None:
                 log.info("log.mended", head=found.head)
             self.damage = None
+            self._seen.mark("")
             return
         if self.damage is None or self.damage.reason != reason:
             log.error("log.damaged", reason=reason, head=found.head)
-            since = codec.rfc3339(self._now())
+            since = self._seen.damaged_since or codec.rfc3339(self._now())
             self.damage = describe(reason, since, found)
+            self._seen.mark(since)
         raise Damaged(reason)
 
     async def _read_state(self) -> FleetState:
@@ -111,6 +117,27 @@ class Opener:
         _, state = await read_documents(self._connection)
         return state
 
+    async def begin_anew(self, genesis: Genesis, above: int, leadership: Leadership) -> bool:
+        """A recovery: this log follows on one that was lost, and we lead it. False: another was first.
+
+        `above`: no sequence that anybody has seen of the lost log is used again. Raises ApiError where
+        the server refuses, LogDamaged where it makes no stream, Unavailable.
+        """
+        self.warnings = tuple(await make_room(self._connection, above, self._replicas))
+        before = await get_from_log(self._connection, subjects.GENESIS)
+        epoch = await get_from_log(self._connection, subjects.CONTROL_EPOCH)
+        head = await streams.head(self._connection)
+        envelope = Envelope(
+            log=genesis.log_id, control=self._control, now=self._now(), seen=head, epoch=0
+        )
+        begun = envelope.seal(subjects.GENESIS, "log.recovered", genesis, _new_id(envelope))
+        if await claim(self._connection, begun, 0 if before is None else before.sequence) is None:
+            return False
+        document = leadership.document(FleetState(), codec.rfc3339(envelope.now))
+        lead = envelope.seal(subjects.CONTROL_EPOCH, "control.claimed", document, _new_id(envelope))
+        await claim(self._connection, lead, 0 if epoch is None else epoch.sequence)
+        return True
+
     async def _write_genesis(self, now: float, head: int) -> None:
         """First document of a new log. Another control may be first: then it is that one's log."""
         log_id = LogId(secrets.token_hex(16))
@@ -118,3 +145,7 @@ class Opener:
         document = Genesis(log_id=log_id, format=FORMAT)
         sealed = envelope.seal(subjects.GENESIS, "log.begun", document, new_event_id(now))
         await write(self._connection, sealed, expected=0)
+
+
+def _new_id(envelope: Envelope) -> EventId:
+    return new_event_id(envelope.now)

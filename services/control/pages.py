@@ -7,6 +7,7 @@ from msgspec import Raw, Struct
 from schemas import api, frames
 from services.control.current import Current
 from services.control.explaining import explain_model
+from services.control.mending import bad_documents
 from services.fleet import views
 from services.fleet.braking import brake_view
 from services.fleet.state import FleetState
@@ -72,6 +73,10 @@ def _state(seen: Seen, _path: Mapping[str, str]) -> frames.Frame:
     return api.StateDump(as_of_seq=seen.state.sequence, state=Raw(seen.state.dump()))
 
 
+def _bad_documents(seen: Seen, _path: Mapping[str, str]) -> frames.Frame:
+    return bad_documents(seen.state)
+
+
 def _brake(seen: Seen, _path: Mapping[str, str]) -> frames.Frame:
     return brake_view(seen.state)
 
@@ -85,5 +90,6 @@ PAGES: dict[str, Page] = {
     "explain": _explain,
     "state": _state,
     "brake": _brake,
+    "bad-documents": _bad_documents,
 }
 """By the name of the route."""

@@ -30,6 +30,7 @@ class Envelope(Struct, frozen=True, kw_only=True):
         *,
         cause: EventId | None = None,
         corr: EventId | None = None,
+        optional: bool = False,
     ) -> Sealed:
         """One event."""
         event = Event(
@@ -43,6 +44,7 @@ class Envelope(Struct, frozen=True, kw_only=True):
             cause=cause,
             seen=self.seen,
             epoch=self.epoch,
+            opt=optional,
             data=codec.raw(document),
         )
         return Sealed(subject, id_, codec.encode(event))
@@ -56,4 +58,5 @@ class Envelope(Struct, frozen=True, kw_only=True):
             draft.id,
             cause=draft.cause,
             corr=draft.corr,
+            optional=draft.optional,
         )

@@ -10,7 +10,6 @@ from msgspec import Struct
 
 from schemas.api import (
     CardRow,
-    Damage,
     ModelCondition,
     ModelRow,
     NodeRow,
@@ -28,6 +27,7 @@ from schemas.documents import (
 )
 from schemas.following import AgentsFollowing, ControlRow, RouterRow
 from schemas.ids import EngineName, GpuUuid, ModelName, NodeId, ReplicaId, RouterId
+from schemas.recovery import Damage, Moving
 from services.fleet import phases
 from services.fleet.braking import brake_attention, brake_row
 from services.fleet.catalog import Catalog
@@ -55,6 +55,8 @@ class Live(Struct, frozen=True, kw_only=True):
     leading: bool = False
     leader: str = ""
     damage: Damage | None = None
+    moving: Moving | None = None
+    """A recovery under way: nothing is decided before its log has a catalog."""
     controls: tuple[ControlRow, ...] = ()
     routers: tuple[RouterRow, ...] = ()
     agents: AgentsFollowing = AgentsFollowing()
@@ -78,7 +80,7 @@ def status(state: FleetState, catalog: Catalog, live: Live) -> Status:
         leader_since=leader_since(state),
         leading=live.leading,
         damage=live.damage,
-        halted=state.halted() + refused,
+        halted=state.halted() + refused + _moving(live.moving),
         warnings=live.warnings + _storage_warnings(state),
         catalog_revision=0 if pointer is None else pointer.document.revision,
         nodes=_count(row.condition for row in node_rows),
@@ -86,6 +88,7 @@ def status(state: FleetState, catalog: Catalog, live: Live) -> Status:
         replicas=_count(row.phase for row in replica_rows),
         attention=(
             *brake_attention(brake),
+            *_unread_attention(state),
             *_models_attention(model_rows),
             *_nodes_attention(node_rows),
             *lead_attention(live.leader, live.controls),
@@ -355,18 +358,29 @@ def _replicas_attention(rows: Iterable[ReplicaRow]) -> Iterable[str]:
             yield f"replica {replica.replica} failed: {replica.reason}"
 
 
+def _unread_attention(state: FleetState) -> Iterable[str]:
+    for subject, found in sorted(state.unreadable.items()):
+        told = f"{subject} is unreadable at sequence {found.sequence}: {found.reason}"
+        yield f"{told}; flotilla journal mend {subject}"
+
+
+def _moving(moving: Moving | None) -> tuple[str, ...]:
+    """Why nothing is decided while a lost log is replaced."""
+    if moving is None:
+        return ()
+    made = f" from {moving.told}" if moving.told else ""
+    came = f"; moved over: {', '.join(moving.moved)}" if moving.moved else ""
+    head = f"log {moving.log} goes on from {moving.parent}{made}{came}"
+    return (head, *(f"the recovery waits for {line}" for line in moving.waits_for))
+
+
 def _storage_warnings(state: FleetState) -> tuple[str, ...]:
-    """What in the log could not be read, and where an agent restart would stop engines."""
-    unreadable = tuple(
-        f"{subject} is unreadable at sequence {found.sequence}: {found.reason}"
-        for subject, found in sorted(state.unreadable.items())
-    )
-    fragile = tuple(
+    """Where an agent restart would stop engines."""
+    return tuple(
         f"node {held.document.node}: engines end when its agent ends"
         for _, held in sorted(state.infos.items())
         if not held.document.engines_survive_agent
     )
-    return unreadable + fragile
 
 
 def _count(names: Iterable[str]) -> dict[str, int]:

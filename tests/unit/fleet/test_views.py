@@ -142,7 +142,7 @@ def test_status_counts_and_names_what_is_wrong() -> None:  # spec: O1
     assert found.models == {"ready": 1}
     assert found.replicas == {"ready": 1}
     assert any("node-2 is unreachable" in line for line in found.attention)
-    assert any("unreadable at sequence 99" in line for line in found.warnings)
+    assert any("unreadable at sequence 99" in line for line in found.attention)
 
 
 def test_a_void_report_is_shown_as_it_was_decided_by() -> None:  # spec: O1
