@@ -73,11 +73,10 @@ class LiveFleet:
         assert self._session is not None
         return self._session
 
-    def add_control(self, name: str = "control-1") -> Program:
+    def add_control(self, name: str = "control-1", **settings: str) -> Program:
         (port,) = free_ports(1)
-        return self._add(
-            name, "control", {"CONTROL_LISTEN": f"127.0.0.1:{port}"}, f"127.0.0.1:{port}"
-        )
+        env = {"CONTROL_LISTEN": f"127.0.0.1:{port}"}
+        return self._add(name, "control", env | settings, f"127.0.0.1:{port}")
 
     def add_router(self, name: str = "router-1") -> Program:
         client, admin = free_ports(2)

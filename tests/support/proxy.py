@@ -1,6 +1,7 @@
-"""A TCP proxy in front of a nats-server that can lose single messages on their way to the client.
+"""A TCP proxy in front of a nats-server that can lose or repeat single messages, or be shut.
 
-What the client sends passes untouched, so a write goes in while its answer is lost.
+To the client, messages may be lost (a write goes in while its answer does not come) or come twice.
+From the client, they may be lost too (a write that never goes in).
 """
 
 import asyncio
@@ -11,7 +12,7 @@ from msgspec import Struct
 
 
 class Frame(Struct, frozen=True):
-    """One message from server to client."""
+    """One message."""
 
     subject: str
     reply: str
@@ -20,11 +21,18 @@ class Frame(Struct, frozen=True):
 
 
 class Proxy:
-    """`drop` says which messages are lost. `cut` ends all links; new ones may be made."""
+    """`drop` and `swallow` say which messages are lost. `cut` ends all links; new ones may be made."""
 
     def __init__(self, port: int) -> None:
         self.port = 0
+        self.shut = False
+        """No link comes about."""
         self.drop: Callable[[Frame], bool] = lambda _: False
+        """Of those to the client."""
+        self.swallow: Callable[[Frame], bool] = lambda _: False
+        """Of those from the client."""
+        self.repeat: Callable[[Frame], bool] = lambda _: False
+        """Which messages come to the client twice."""
         self.dropped: list[Frame] = []
         self._upstream = port
         self._writers: list[asyncio.StreamWriter] = []
@@ -52,6 +60,9 @@ class Proxy:
                 await writer.wait_closed()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self.shut:
+            writer.close()
+            return
         self._writers.append(writer)
         try:
             up_reader, up_writer = await asyncio.open_connection("127.0.0.1", self._upstream)
@@ -61,7 +72,7 @@ class Proxy:
         self._writers.append(up_writer)
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(_copy(reader, up_writer))
+                group.create_task(self._forward(reader, up_writer))
                 group.create_task(self._filter(up_reader, writer))
         except* (OSError, asyncio.IncompleteReadError):
             pass  # One side has gone.
@@ -79,6 +90,19 @@ class Proxy:
                     self.dropped.append(frame)
                     continue
                 line += body
+                line += line if self.repeat(frame) else b""
+            writer.write(line)
+            await writer.drain()
+        raise ConnectionResetError
+
+    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while line := await reader.readline():
+            words = line.split()
+            if words and words[0] in (b"PUB", b"HPUB"):
+                body = await reader.readexactly(int(words[-1]) + 2)
+                if self.swallow(_sent(words, body)):
+                    continue
+                line += body
             writer.write(line)
             await writer.drain()
         raise ConnectionResetError
@@ -91,11 +115,11 @@ def _frame(words: list[bytes], body: bytes) -> Frame:
     return Frame(words[1].decode(), reply, body[:-2])
 
 
-async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    while data := await reader.read(65536):
-        writer.write(data)
-        await writer.drain()
-    raise ConnectionResetError
+def _sent(words: list[bytes], body: bytes) -> Frame:
+    """`PUB subject [reply] size` or `HPUB subject [reply] header-size size`."""
+    sizes = 1 if words[0] == b"PUB" else 2
+    reply = words[2].decode() if len(words) == 3 + sizes else ""
+    return Frame(words[1].decode(), reply, body[:-2])
 
 
 def up_to(count: int, wanted: Callable[[Frame], bool]) -> Callable[[Frame], bool]:
