@@ -5,7 +5,7 @@ happenings (history only). The server republishes what it stored from `flotilla.
 `flotilla.live.…`. Beats, load figures and request/reply are core NATS and stored nowhere.
 """
 
-from schemas.ids import ControlId, ModelName, NodeId, RouterId, token
+from schemas.ids import ControlId, ModelName, NodeId, ReplicaId, RouterId, token
 
 LOG = "FLOTILLA_LOG"
 STATE = "FLOTILLA_STATE"
@@ -20,6 +20,7 @@ CHECKPOINT_ROOT = "flotilla.checkpoint."
 
 GENESIS = "flotilla.log.s.genesis"
 CATALOG = "flotilla.log.s.catalog"
+CHECKPOINT_COMPLETE = "flotilla.checkpoint.complete"
 CONTROL_EPOCH = "flotilla.log.s.control.epoch"
 CONTROL_BRAKE = "flotilla.log.s.control.brake"
 
@@ -89,6 +90,16 @@ def router_report(router: RouterId, chunk: int) -> str:
 def command(verb: str) -> str:
     """Written by control: an operator's command and its outcome."""
     return f"flotilla.log.e.command.{verb}"
+
+
+def tail(node: NodeId, replica: ReplicaId) -> str:
+    """Written by the node's agent: the engine's last output, outside the log."""
+    return f"flotilla.tail.{token(node)}.{token(replica)}"
+
+
+def checkpoint_chunk(dump: str, number: int | str) -> str:
+    """One part of a dump; `*` stands for all of them."""
+    return f"flotilla.checkpoint.chunk.{dump}.{number}"
 
 
 def live(subject: str) -> str:

@@ -31,6 +31,7 @@ from schemas.beats import ControlBeat
 from schemas.frames import Frame
 from schemas.recovery import Damage
 from services.control.beating import is_routing, newest_routing, own_beat
+from services.control.checkpoint import Checkpoints
 from services.control.clock import Clock
 from services.control.current import Current, CurrentCatalog
 from services.control.damage import SeenFile
@@ -136,6 +137,9 @@ class Loop:
         self._tick_seconds = tick_seconds
         self._clock = Clock()
         self._catalog = CurrentCatalog()
+        self._checkpoints = Checkpoints(
+            connection, lambda: self.state, lambda: self.leading, lambda: self.now()
+        )
         self._alarm = asyncio.Event()
         self._progress = asyncio.Condition()
         self._requests: deque[tuple[Plan, asyncio.Future[Frame]]] = deque()
@@ -234,6 +238,7 @@ class Loop:
                 await self._until(lambda: self.state.log_id is not None)
                 self._following = True
                 group.create_task(self._remember())
+                group.create_task(self._checkpoints.run())
                 while True:
                     await self._turn()
                     self.settled.set()

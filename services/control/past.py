@@ -16,7 +16,8 @@ from msgspec import Struct
 from schemas import codec
 from services.fleet.state import FleetState
 from services.log.connect import Connection
-from services.log.history import Bounds, NotKept, bounds, read_range, sequence_at, state_at
+from services.log.history import Bounds, bounds, read_range, sequence_at
+from services.log.state_at import NotKept, state_at
 
 TURN_SECONDS = 10.0
 """A question waits so long for those before it."""

@@ -1,12 +1,12 @@
-"""The past: parts of LOG, and the fleet as it was at a sequence.
+"""The past: LOG by sequence and by time.
 
 How it fails:
 - The consumer is lost while a range is read: another goes on behind the last message handed over.
   NATS away, or no headway in three tries: Unavailable. What was handed over is right, and the caller
   knows that it is not all. Never a range that is silently short.
 - No LOG: LogMissing.
-- LOG's age has taken the beginning: `bounds` says where LOG begins, `state_at` says what can still be
-  shown (NotKept). A range read from before that begins with what is there.
+- LOG's age has taken the beginning: `bounds` says where LOG begins. A range read from before that
+  begins with what is there.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -16,11 +16,9 @@ from typing import Any
 from msgspec import Struct
 
 from schemas import codec, subjects
-from services.fleet.state import FleetState
 from services.log import api
 from services.log.api import ApiError
 from services.log.connect import Connection
-from services.log.documents import fold
 from services.log.message import Message, Unavailable, status
 from services.log.pull import Ended, Pull, position
 from services.log.stored import Stored
@@ -41,15 +39,6 @@ class Bounds(Struct, frozen=True):
     first_stamp: float
     """0.0 while it is empty."""
     last_stamp: float
-
-
-class NotKept(Struct, frozen=True):
-    """The state that was asked for can no longer be put together."""
-
-    first: int
-    """The lowest sequence whose state can."""
-    first_stamp: float
-    """When LOG stored that, in seconds since 1970."""
 
 
 class _State(Struct, frozen=True):
@@ -151,15 +140,16 @@ async def sequence_at(connection: Connection, seconds: float) -> int:
             raise Unavailable(f"{verb}: {code} {answer.headers.get('Description', '')}")
 
 
-async def state_at(connection: Connection, sequence: int) -> FleetState | NotKept:
-    """The fleet as it was once LOG's message `sequence` had been folded.
-
-    Raises LogMissing, Unavailable.
-    """
-    found = await bounds(connection)
-    if found.first > 1:
-        return NotKept(found.first, found.first_stamp)
-    state = FleetState()
-    async for batch in read_range(connection, 1, sequence):
-        await fold(state, batch)
-    return state
+async def message_at(connection: Connection, sequence: int) -> Stored | None:
+    """One message of LOG; None: LOG does not hold it."""
+    verb = f"$JS.API.DIRECT.GET.{subjects.LOG}"
+    answer = await connection.request(verb, codec.encode({"seq": sequence}), GET_TIMEOUT_SECONDS)
+    match status(answer):
+        case "":
+            headers = answer.headers
+            stamp = codec.seconds(headers["Nats-Time-Stamp"])
+            return Stored(sequence, headers["Nats-Subject"], answer.payload, stamp)
+        case code if code == _NOT_FOUND:
+            return None
+        case code:
+            raise Unavailable(f"{verb}: {code} {answer.headers.get('Description', '')}")

@@ -27,7 +27,7 @@ NOT_FOUND = "404"
 
 async def read_state(connection: Connection) -> tuple[list[Stored], int]:
     """All of STATE, and S: the highest LOG sequence in it, 0 if it is empty."""
-    messages = await _read_whole(connection, subjects.STATE, {"deliver_policy": "all"})
+    messages = await read_whole(connection, subjects.STATE, {"deliver_policy": "all"})
     documents = [_from_state(message) for message in messages]
     return documents, max((found.sequence for found in documents), default=0)
 
@@ -35,7 +35,7 @@ async def read_state(connection: Connection) -> tuple[list[Stored], int]:
 async def read_history(connection: Connection, subject: str, below: int) -> list[Stored]:
     """What LOG still holds of a log subject before a LOG sequence, oldest first."""
     config = {"deliver_policy": "all", "filter_subject": subject}
-    messages = await _read_whole(connection, subjects.LOG, config)
+    messages = await read_whole(connection, subjects.LOG, config)
     found = [(position(message.reply), message.payload) for message in messages]
     return [
         Stored(at.sequence, subject, payload, at.stamp)
@@ -44,7 +44,8 @@ async def read_history(connection: Connection, subject: str, below: int) -> list
     ]
 
 
-async def _read_whole(connection: Connection, stream: str, config: dict[str, Any]) -> list[Message]:
+async def read_whole(connection: Connection, stream: str, config: dict[str, Any]) -> list[Message]:
+    """All messages of a stream that a consumer's config lets through, up to where it ends now."""
     found: list[Message] = []
     try:
         async with Pull(connection, stream, config) as pull:
@@ -64,7 +65,7 @@ async def get(connection: Connection, subject: str) -> Stored | None:
 
 async def get_from_log(connection: Connection, subject: str) -> Stored | None:
     """The last message of a log subject that LOG still holds: what a guard is compared with."""
-    found = await _direct(connection, subjects.LOG, subject)
+    found = await direct(connection, subjects.LOG, subject)
     if found is None:
         return None
     headers = found.headers
@@ -73,7 +74,7 @@ async def get_from_log(connection: Connection, subject: str) -> Stored | None:
 
 
 async def _get_from_state(connection: Connection, subject: str) -> Stored | None:
-    found = await _direct(connection, subjects.STATE, subject)
+    found = await direct(connection, subjects.STATE, subject)
     return None if found is None else _from_state(found, subject)
 
 
@@ -86,7 +87,8 @@ def source_sequence(message: Message) -> int:
     return int(message.headers["Nats-Stream-Source"].split()[1])
 
 
-async def _direct(connection: Connection, stream: str, subject: str) -> Message | None:
+async def direct(connection: Connection, stream: str, subject: str) -> Message | None:
+    """The last message of a subject of any stream, as the server sends it; None: there is none."""
     verb = f"$JS.API.DIRECT.GET.{stream}.{subject}"
     answer = await connection.request(verb, b"", GET_TIMEOUT_SECONDS)
     match status(answer):

@@ -7,7 +7,7 @@ from schemas.ids import LogId
 from services.fleet.state import FleetState
 from services.log.api import call
 from services.log.connect import Connection
-from services.log.history import bounds, read_range, sequence_at, state_at
+from services.log.history import bounds, read_range, sequence_at
 from services.log.message import Unavailable
 from services.log.stored import Stored
 from services.log.streams import LogMissing, StreamInfo
@@ -92,7 +92,7 @@ async def test_a_range_that_cannot_be_read_to_its_end_says_so(
 
 
 async def test_without_a_log_there_is_no_history(connection: Connection) -> None:
-    for asked in (bounds(connection), sequence_at(connection, 0.0), state_at(connection, 1)):
+    for asked in (bounds(connection), sequence_at(connection, 0.0)):
         with pytest.raises(LogMissing):
             await asked
 
@@ -116,11 +116,3 @@ async def test_a_time_is_the_last_sequence_stored_by_then(log: Connection) -> No
         assert await sequence_at(log, stored.stamp) == stored.sequence
         assert await sequence_at(log, stored.stamp - 5e-6) == stored.sequence - 1
     assert await sequence_at(log, 4e9) == 20
-
-
-async def test_the_state_at_any_sequence_is_the_fold_up_to_it(log: Connection) -> None:
-    history = await a_history(log)
-    for sequence in (1, 2, 30, 59, 60, 61):
-        found = await state_at(log, sequence)
-        assert isinstance(found, FleetState)
-        assert found.dump() == dump_at(history, sequence)
