@@ -1,12 +1,12 @@
 """`flotilla catalog`: check a file without any server, make it current, get it back."""
 
-import sys
 from pathlib import Path
 
 import click
 import msgspec
 
 from ctl.at import ask, at_option
+from ctl.catalog_file import read, text
 from ctl.failure import Exit, Failure
 from ctl.faults import fault_lines
 from ctl.operator import Operator, Verb
@@ -15,7 +15,6 @@ from schemas.api import ApplyCatalog, CatalogView
 from schemas.frames import Accepted
 from schemas.ids import ModelName
 
-STDIN = "-"
 source_file = click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
 
 
@@ -40,8 +39,8 @@ def validate(file: Path) -> None:
     """Check FILE (`-`: standard input) and list every fault with its place. Needs no server."""
     from services.fleet.catalog import CatalogFaults, from_yaml
 
-    text, name = _read(file)
-    made = from_yaml(text, name)
+    content, name = read(file)
+    made = from_yaml(content, name)
     if isinstance(made, CatalogFaults):
         count = len(made.faults)
         raise Failure(
@@ -69,9 +68,9 @@ def apply(
     reason: str,
 ) -> None:
     """Make FILE (`-`: standard input) the current catalog. Models that would vanish need --prune."""
-    text, name = _read(file)
+    content, name = read(file)
     request = ApplyCatalog(
-        source=_text(text, name),
+        source=text(content, name),
         file=name,
         prune=tuple(ModelName(model) for model in prune),
         prune_all=prune_all,
@@ -126,23 +125,3 @@ def _as_file(source: msgspec.Raw) -> str:
             steps=["flotilla catalog show -o json", "flotilla version"],
         )
     return as_yaml(made)
-
-
-def _read(file: Path) -> tuple[bytes, str]:
-    if str(file) == STDIN:
-        return sys.stdin.buffer.read(), "<stdin>"
-    try:
-        return file.read_bytes(), str(file)
-    except OSError as error:
-        raise Failure(
-            Exit.USAGE, "no_file", f"cannot read {file}: {error.strerror or error}"
-        ) from error
-
-
-def _text(content: bytes, name: str) -> str:
-    try:
-        return content.decode()
-    except UnicodeDecodeError as error:
-        raise Failure(
-            Exit.USAGE, "bad_catalog", f"{name} is not UTF-8 text: byte {error.start}"
-        ) from error
