@@ -36,6 +36,8 @@ class Answer(Generic[F]):
 
 @dataclass(frozen=True)
 class _Reply:
+    server: str
+    """Who gave it: after a redirect another than was asked."""
     status: int
     location: str | None
     body: bytes
@@ -73,7 +75,10 @@ class Client:
         if reply.status in _REDIRECTS and reply.location:
             leader = urlsplit(reply.location)
             leading = f"{leader.scheme}://{leader.netloc}"
-            reply = self._send(leading, route, where, body, patience)
+            try:
+                reply = self._send(leading, route, where, body, patience)
+            except Failure as failure:
+                raise _led_there(failure, self.server, leading) from failure
         return self._read(route, kind, reply)
 
     def _send(
@@ -90,7 +95,7 @@ class Client:
         try:
             connection.request(route.method, where, body, headers)
             answer = connection.getresponse()
-            return _Reply(answer.status, answer.getheader("Location"), answer.read())
+            return _Reply(server, answer.status, answer.getheader("Location"), answer.read())
         except (OSError, http.client.HTTPException) as error:
             raise _lost(server, route, error, patience) from error
         finally:
@@ -98,26 +103,26 @@ class Client:
 
     def _read(self, route: Route, kind: type[F], reply: _Reply) -> Answer[F]:
         if reply.status == HTTPStatus.UNAUTHORIZED:
-            raise self._not_let_in()
+            raise self._not_let_in(reply.server)
         if reply.status >= 300:
-            raise _refused(self.server, route, reply)
+            raise _refused(route, reply)
         try:
             return Answer(codec.decode(reply.body, kind), reply.body)
         except msgspec.DecodeError as error:
             raise Failure(
                 Exit.UNREACHABLE,
                 "not_understood",
-                f"{self.server} gave an answer that this version cannot read",
+                f"{reply.server} gave an answer that this version cannot read",
                 why=f"{error}; is that address a Flotilla control service?",
                 steps=["flotilla version"],
             ) from error
 
-    def _not_let_in(self) -> Failure:
+    def _not_let_in(self, server: str) -> Failure:
         place = self._token_place or "the token file"
         return Failure(
             Exit.UNREACHABLE,
             "unauthorized",
-            f"{self.server} asks for a token that it knows",
+            f"{server} asks for a token that it knows",
             why=f"{place} holds another one" if self._token else f"there is no {place}",
             steps=["flotilla status --token-file FILE"],
         )
@@ -143,6 +148,17 @@ def _connect(server: str) -> http.client.HTTPConnection:
             steps=["flotilla up", "flotilla status --server http://HOST:PORT"],
         ) from error
     return connection
+
+
+def _led_there(failure: Failure, asked: str, leading: str) -> Failure:
+    """The same failure, which is of a server that the caller did not name."""
+    return Failure(
+        failure.exit_code,
+        failure.code,
+        failure.message,
+        why=f"{asked} says that {leading} leads" + (f"; {failure.why}" if failure.why else ""),
+        steps=[f"flotilla status --server {asked}"],
+    )
 
 
 def _lost(server: str, route: Route, error: Exception, patience: float) -> Failure:
@@ -179,11 +195,11 @@ _EXITS = {
 }
 
 
-def _refused(server: str, route: Route, reply: _Reply) -> Failure:
+def _refused(route: Route, reply: _Reply) -> Failure:
     try:
         refusal = codec.decode(reply.body, Refusal)
     except msgspec.DecodeError:
-        return _without_words(server, route, reply.status)
+        return _without_words(reply.server, route, reply.status)
     return Failure(
         _EXITS.get(reply.status, Exit.REFUSED),
         refusal.code,

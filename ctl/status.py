@@ -6,8 +6,9 @@ import click
 
 from ctl.at import ask, at_option
 from ctl.failure import Exit
+from ctl.following import followers, leader
 from ctl.operator import Operator, Verb
-from ctl.render import counts, duration, escaped, result
+from ctl.render import counts, escaped, result
 from ctl.typed import typed
 from schemas.api import Status
 
@@ -28,13 +29,11 @@ def _troubled(fleet: Status) -> bool:
 
 
 def _lines(fleet: Status) -> Iterator[str]:
-    yield f"{_word(fleet)}  (seq {fleet.as_of_seq:,}, {_catalog(fleet)}, {_leader(fleet)})"
+    yield f"{_word(fleet)}  (seq {fleet.as_of_seq:,}, {_catalog(fleet)}, {leader(fleet)})"
     yield f"  nodes     {counts(fleet.nodes)}"
     yield f"  models    {counts(fleet.models)}"
     yield f"  replicas  {counts(fleet.replicas)}"
-    for router in fleet.routers:
-        heard = duration(router.heard_seconds_ago)
-        yield f"  router    {router.router}: applied {router.applied:,}, heard {heard} ago"
+    yield from followers(fleet)
     if fleet.damage:
         yield f"  damaged   {fleet.damage.reason}, since {fleet.damage.since}"
     yield from (f"  halted    {reason}" for reason in fleet.halted)
@@ -57,11 +56,9 @@ def _catalog(fleet: Status) -> str:
     return f"catalog r{fleet.catalog_revision}" if fleet.catalog_revision else "no catalog yet"
 
 
-def _leader(fleet: Status) -> str:
-    return f"led by {fleet.leader}" if fleet.leader else "no leader"
-
-
 def _next(fleet: Status) -> str:
+    if fleet.damage:
+        return "flotilla journal recover"
     if not fleet.catalog_revision:
         return "flotilla catalog apply FILE"
     if fleet.brake:

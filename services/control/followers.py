@@ -44,6 +44,11 @@ class Marks:
         """How far the log is; 0: not known."""
         return self._sequences[-1] if self._sequences else 0
 
+    @property
+    def kept(self) -> int:
+        """How many there are."""
+        return len(self._times)
+
     def note(self, sequence: int, now: float) -> None:
         """The log holds this."""
         if sequence <= self.newest:

@@ -82,6 +82,11 @@ class Leadership:
             if len(self._heard) > MOST_EPOCHS:
                 del self._heard[next(iter(self._heard))]
 
+    @property
+    def heard_epochs(self) -> frozenset[int]:
+        """Epochs whose holders' beats are remembered."""
+        return frozenset(self._heard)
+
     def claimed(self, fence: int, now: float) -> None:
         """Our claim stands in the log."""
         self.fence, self._claimed_at = fence, now

@@ -99,6 +99,27 @@ def test_a_standby_sends_a_write_on_to_the_leader_with_the_token() -> None:
     assert codec.decode(body, ApplyCatalog) == APPLY
 
 
+def test_what_fails_after_a_redirect_is_told_of_the_leader_not_of_the_standby() -> None:  # spec: L7
+    gone = f"http://127.0.0.1:{free_port()}"
+    with answering(307, b"", {"Location": f"{gone}/api/v1/catalog"}) as standby:
+        failure = failure_of(Client(standby.url, None), write=True)
+    assert (failure.exit_code, failure.code) == (Exit.UNREACHABLE, "unreachable")
+    assert gone in failure.message
+    assert f"{standby.url} says that {gone} leads" in failure.why
+    assert failure.steps == (f"flotilla status --server {standby.url}",)
+
+
+@pytest.mark.parametrize(("status", "body"), [(401, b""), (500, b"oops"), (200, b"<html>")])
+def test_a_leader_that_says_no_is_named(status: int, body: bytes) -> None:  # spec: L7
+    with (
+        answering(status, body) as leader,
+        answering(307, b"", {"Location": f"{leader.url}/api/v1/catalog"}) as standby,
+    ):
+        failure = failure_of(Client(standby.url, "secret"), write=True)
+    assert leader.url in failure.message
+    assert standby.url not in failure.message
+
+
 def test_two_standbys_that_name_each_other_do_not_keep_a_verb_for_ever() -> None:
     with answering(307, b"", {"Location": "http://127.0.0.1:1/"}) as standby:
         standby.answer = 307, b"", {"Location": standby.url}

@@ -24,9 +24,18 @@ from schemas.api import (
     Status,
 )
 from schemas.documents import LastError, NodeRefusal, Progress
-from schemas.following import RouterRow
+from schemas.following import AgentLag, AgentsFollowing, ControlRow, RouterRow
 from schemas.frames import Accepted, Frame
-from schemas.ids import EngineName, EventId, GpuUuid, ModelName, NodeId, ReplicaId, RouterId
+from schemas.ids import (
+    ControlId,
+    EngineName,
+    EventId,
+    GpuUuid,
+    ModelName,
+    NodeId,
+    ReplicaId,
+    RouterId,
+)
 from services.fleet import catalog
 from tests.support.scripted_http import answering
 
@@ -101,6 +110,49 @@ def test_status_is_a_page_that_ends_with_what_to_type(capfd: pytest.CaptureFixtu
         "  router    router-1: applied 48,200, heard 0s ago",
     ]
     assert told[-1].startswith("  next: ")
+
+
+def test_status_says_who_leads_and_who_is_behind(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:  # spec: O1
+    monkeypatch.setenv("TZ", "UTC")
+    leads = ControlRow(control=ControlId("control-1"), leading=True, applied=48211)
+    late = ControlRow(
+        control=ControlId("control-2"), applied=48200, behind=11, behind_seconds=3.0, answering=True
+    )
+    lags = tuple(
+        AgentLag(node=NodeId(f"n{n}"), assigned=40000, applied=n, behind_seconds=33.0 - n)
+        for n in range(9)
+    )
+    fleet = msgspec.structs.replace(
+        STATUS,
+        leader_since="2026-11-30T12:00:00.000000Z",
+        controls=(leads, late),
+        routers=(
+            RouterRow(
+                router=RouterId("r"), applied=9, behind=3, behind_seconds=1.0, heard_seconds_ago=0.0
+            ),
+            RouterRow(
+                router=RouterId("s"), applied=0, behind=-1, behind_seconds=-1, heard_seconds_ago=0.0
+            ),
+        ),
+        agents=AgentsFollowing(heard=10_000, current=9_990, behind=9, unknown=1, worst=lags),
+    )
+    told = shown(capfd, fleet, "status").splitlines()
+    assert told[0] == (
+        "OK  (seq 48,211, catalog r17, led by control-1 since 2026-11-30 12:00:00 UTC)"
+    )
+    assert told[4:12] == [
+        "  control   control-2: follows, 11 behind for 3s, heard 0s ago, gave this answer",
+        "  router    r: applied 9, 3 behind for 1s, heard 0s ago",
+        "  router    s: applied 0, follows no log or another, heard 0s ago",
+        "  agents    10000: 9 behind, 9990 current, 1 of another log",
+        "  agent     n0: assignment 40,000 not applied for 33s, obeys none",
+        "  agent     n1: assignment 40,000 not applied for 32s, obeys 1",
+        "  agent     n2: assignment 40,000 not applied for 31s, obeys 2",
+        "  agent     n3: assignment 40,000 not applied for 30s, obeys 3",
+    ]
+    assert len(told) == 14
 
 
 def test_status_is_not_ok_without_a_leader(capfd: pytest.CaptureFixture[str]) -> None:

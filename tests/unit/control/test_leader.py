@@ -2,8 +2,8 @@ from schemas import subjects
 from schemas.beats import ControlBeat
 from schemas.documents import ControlEpoch
 from schemas.ids import ControlId
-from services.control.leader import RENEW_SECONDS, Leadership
-from tests.builders import AT, LOG_ID, Script
+from services.control.leader import MOST_EPOCHS, RENEW_SECONDS, Leadership
+from tests.builders import AT, LOG_ID, Script, at
 
 ME, OTHER = ControlId("control-1"), ControlId("control-2")
 
@@ -19,9 +19,18 @@ def me() -> Leadership:
     return Leadership(ME, "start-2", "127.0.0.1:7400")
 
 
-def a_beat(epoch: int, incarnation: str = "other", damaged: str = "") -> ControlBeat:
+def a_beat(
+    epoch: int,
+    incarnation: str = "other",
+    damaged: str = "",
+    *,
+    leading: bool = True,
+    resigned: bool = False,
+) -> ControlBeat:
     return ControlBeat(
         control=OTHER,
+        leading=leading,
+        resigned=resigned,
         incarnation=incarnation,
         epoch=epoch,
         log=LOG_ID,
@@ -124,3 +133,79 @@ def test_another_log_is_claimed_from_the_beginning() -> None:
     assert not leadership.should_claim(state, 0.0, 10.0)
     leadership.heard(a_beat(state.fence), 11.0)
     assert not leadership.should_claim(state, 0.0, 12.4)
+
+
+# spec: L7
+def test_a_leader_that_resigns_is_followed_at_once_also_by_who_hears_nothing_else() -> None:
+    leadership, state = me(), a_log(OTHER).state
+    leadership.should_claim(state, 0.0, 0.0)
+    leadership.heard(a_beat(state.fence), 100.0)
+    leadership.heard(a_beat(state.fence, leading=False, resigned=True), 100.1)
+    assert leadership.should_claim(state, 0.0, 100.1)
+    assert leadership.should_claim(state, None, 100.1)
+
+
+# spec: L7
+def test_who_resigned_an_earlier_epoch_says_nothing_of_this_one() -> None:
+    leadership, script = me(), a_log(OTHER)
+    leadership.heard(a_beat(script.state.fence, leading=False, resigned=True), 100.0)
+    script.put(subjects.CONTROL_EPOCH, ControlEpoch(holder=OTHER, incarnation="y"))
+    assert not leadership.should_claim(script.state, 0.0, 100.1)
+
+
+# spec: L7
+def test_a_standbys_beat_keeps_nobody_from_claiming() -> None:
+    leadership, state = me(), a_log(OTHER).state
+    leadership.should_claim(state, 0.0, 0.0)
+    leadership.heard(a_beat(0, "third", leading=False), 100.0)
+    leadership.heard(a_beat(state.fence, leading=False), 100.0)
+    assert leadership.should_claim(state, 0.0, 100.0)
+
+
+# spec: L7
+def test_one_who_has_claimed_and_is_not_yet_followed_so_far_is_given_its_time() -> None:
+    leadership, state = me(), a_log(OTHER).state
+    leadership.should_claim(state, 0.0, 0.0)
+    leadership.heard(a_beat(state.fence + 7), 100.0)
+    assert not leadership.should_claim(state, 0.0, 101.4)
+
+
+# spec: L7
+def test_a_single_beat_of_an_epoch_that_never_was_hides_no_leader() -> None:
+    leadership, state = me(), a_log(OTHER).state
+    leadership.heard(a_beat(1 << 40, "garbage"), 100.0)
+    leadership.heard(a_beat(state.fence), 110.0)
+    assert not leadership.should_claim(state, 0.0, 111.4)
+
+
+def test_beats_of_many_epochs_take_bounded_room() -> None:
+    leadership, state = me(), a_log(OTHER).state
+    for epoch in range(state.fence, state.fence + 10 * MOST_EPOCHS):
+        leadership.heard(a_beat(epoch), 100.0)
+    leadership.heard(a_beat(state.fence), 100.0)
+    assert len(leadership.heard_epochs) == MOST_EPOCHS
+    assert state.fence in leadership.heard_epochs
+
+
+def test_holds_what_it_claimed_also_before_it_has_followed_so_far() -> None:
+    leadership, script = me(), a_log(OTHER)
+    fence = script.state.fence + 1
+    assert not leadership.holds(script.state)
+    leadership.claimed(fence, 0.0)
+    assert leadership.holds(script.state)
+    assert not leadership.leads(script.state)
+    script.put(subjects.CONTROL_EPOCH, leadership.document(script.state, AT))
+    assert leadership.leads(script.state)
+    script.put(subjects.CONTROL_EPOCH, ControlEpoch(holder=OTHER, incarnation="y"))
+    assert not leadership.holds(script.state)
+
+
+# spec: O1
+def test_who_renews_its_claim_has_led_since_the_first_one() -> None:
+    leadership, script = me(), a_log(OTHER)
+    first = leadership.document(script.state, at(0))
+    assert first.since == at(0)
+    leadership.claimed(script.put(subjects.CONTROL_EPOCH, first), 0.0)
+    assert leadership.document(script.state, at(60)).since == at(0)
+    leadership.fell()
+    assert leadership.document(script.state, at(90)).since == at(90)

@@ -45,6 +45,24 @@ def test_a_changed_file_counts_at_once_and_a_broken_one_does_not(tmp_path: Path)
 
 
 # spec: O3
+def test_a_file_that_is_bad_or_gone_is_told_until_it_is_good_again(tmp_path: Path) -> None:
+    file = tmp_path / "tokens.toml"
+    tokens = Tokens(file)
+    good = file.read_text()
+    shown = (tmp_path / "admin.token").read_text().strip()
+    assert tokens.trouble == ""
+    file.write_text("not = [toml")
+    assert tokens.holder(shown) is not None
+    assert str(file) in tokens.trouble
+    file.unlink()
+    assert tokens.holder(shown) is not None
+    assert "No such file" in tokens.trouble
+    file.write_text(good)
+    assert tokens.holder(shown) is not None
+    assert tokens.trouble == ""
+
+
+# spec: O3
 def test_each_role_may_do_what_those_before_it_may() -> None:
     assert allows("admin", "operator")
     assert allows("operator", "operator")
