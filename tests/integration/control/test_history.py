@@ -1,0 +1,310 @@
+"""The past, asked of a real control over a log that its own decisions have made."""
+
+import asyncio
+import json
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from schemas import codec
+from services.fleet.state import FleetState
+from services.log.connect import Connection
+from tests.support.control import Control, Controls, Node, a_live_node
+from tests.support.nats_server import NatsServer
+from tests.support.refold import raw_log
+from tests.support.waiting import eventually, until
+
+ONE = (
+    "models:\n  one: {engine: llamacpp, source: /models/one.gguf, patience: 5s, drain_grace: 1s}\n"
+)
+BIG = "models:\n  big: {engine: llamacpp, source: /models/big.gguf, cpu: {cores: 64}}\n"
+NAMES = ("node-1", "node-2", "node-3")
+
+
+async def raw(control: Control, path: str) -> bytes:
+    """An answer, byte for byte."""
+    request = urllib.request.Request(f"http://{control.address}/api/v1/{path}")
+    request.add_header("Authorization", f"Bearer {control.token()}")
+
+    def ask() -> bytes:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return bytes(answer.read())
+
+    return await asyncio.to_thread(ask)
+
+
+async def asked(control: Control, path: str, **query: object) -> dict[str, Any]:
+    """An answer that is no refusal."""
+    words = {key.rstrip("_"): str(value) for key, value in query.items()}
+    answer: dict[str, Any] = json.loads(await raw(control, f"{path}?{urlencode(words)}"))
+    return answer
+
+
+async def refused(control: Control, path: str, **query: object) -> tuple[int, str]:
+    words = {key.rstrip("_"): str(value) for key, value in query.items()}
+    status, answer = await control.call(f"{path}?{urlencode(words)}")
+    return status, f"{answer['code']}: {answer['why']}"
+
+
+async def dumped(control: Control) -> tuple[int, bytes]:
+    """What control shows now, with its sequence."""
+    frame = msgspec.json.decode(await raw(control, "state"), type=dict[str, msgspec.Raw])
+    return int(bytes(frame["asOfSeq"])), bytes(frame["state"])
+
+
+def summaries(rows: Sequence[dict[str, Any]]) -> list[str]:
+    return [row["summary"] for row in rows]
+
+
+async def holder(nodes: Sequence[Node], but: Sequence[Node] = ()) -> Node:
+    """The node that is assigned the only replica."""
+
+    async def found() -> Node | None:
+        for node in nodes:
+            assignment = await node.assignment()
+            if node not in but and assignment is not None and assignment.shards:
+                return node
+        return None
+
+    return await eventually(found, "a node is assigned the replica")
+
+
+async def until_routed(control: Control, replica: str) -> None:
+    async def routed() -> object:
+        rows = (await control.ask("replicas") or {"items": []})["items"]
+        return [row for row in rows if row["replica"] == replica and row["routed"]]
+
+    await eventually(routed, f"{replica} is routed")
+
+
+# spec: O5 C7 L4 P6
+async def test_a_story_is_told_as_it_was_lived(
+    nats: NatsServer, connection: Connection, controls: Controls
+) -> None:
+    control = controls.start()
+    log = (await control.until_leading())["log"]
+    lived: list[tuple[int, bytes]] = []
+    async with AsyncExitStack() as stack:
+        nodes = [
+            await stack.enter_async_context(a_live_node(name, connection, log)) for name in NAMES
+        ]
+        _, first = await control.apply(ONE, reason="first")
+        lost = await holder(nodes)
+        lived.append(await dumped(control))
+        await lost.report("ready")
+        await until_routed(control, "one-0-1")
+        lived.append(await dumped(control))
+
+        lost.beating = False
+        heir = await holder(nodes, [lost])
+        lived.append(await dumped(control))
+        await heir.report("ready")
+        await until_routed(control, "one-1-1")
+        lived.append(await dumped(control))
+
+        status, second = await control.apply(BIG, prune=["one"], reason="bigger")
+        assert status == 200
+        await control.until_status(lambda s: s["models"].get("pending") == 1, "big is pending")
+        lived.append(await dumped(control))
+        status, answer = await control.call("catalog/rollback", {"revision": 1})
+        assert (status, answer["code"]) == (409, "would_remove")
+        assert answer["next"] == "flotilla catalog rollback r1 --prune big"
+        body = {"revision": 1, "prune": ["big"], "ifRevision": 1}
+        assert (await control.call("catalog/rollback", body))[1]["code"] == "revision_changed"
+        status, third = await control.call("catalog/rollback", body | {"ifRevision": 2})
+        assert (status, third["revision"], third["changed"]) == (200, 3, True)
+        assert (await control.call("catalog/rollback", {"revision": 3}))[1]["changed"] is False
+        await holder(nodes, [lost, heir])
+        lived.append(await dumped(control))
+
+        await the_past_is_as_it_was_lived(control, nats, lived)
+        await causes_are_told(control, lost, heir, first, second)
+        await what_did_not_happen_is_told(control, lived[4][0])
+    await revisions_are_told(control)
+    await what_is_not_kept_is_refused(control)
+
+
+async def the_past_is_as_it_was_lived(
+    control: Control, nats: NatsServer, lived: Sequence[tuple[int, bytes]]
+) -> None:
+    stored = await raw_log(nats.url, lived[-1][0])
+    state, again = FleetState(), dict(lived)
+    for each in stored:
+        state.apply(each.sequence, each.subject, each.payload)
+        if each.sequence in again:
+            assert state.dump() == again[each.sequence], f"at {each.sequence}"
+    for sequence, dump in lived:
+        frame = msgspec.json.decode(
+            await raw(control, f"state?at={sequence}"), type=dict[str, msgspec.Raw]
+        )
+        assert bytes(frame["state"]) == dump, f"at {sequence}"
+        stamp = codec.rfc3339(stored[sequence - 1].stamp)
+        assert frame["asOf"] == codec.raw(stamp)
+        by_time = await asked(control, "nodes", at=stamp)
+        assert (by_time["asOfSeq"], by_time["asOf"]) == (sequence, stamp)
+    early = await asked(control, "status", at=lived[1][0])
+    assert early["models"] == {"ready": 1}
+    assert early["routers"] == []
+    late = await asked(control, "status", at=lived[2][0])
+    assert late["nodes"] == {"alive": 2, "lost": 1}
+    placed = await asked(control, "placement/one", at=lived[0][0])
+    assert (placed["decided"], placed["placed"]) == ("placed", 1)
+    assert await refused(control, "placement/big", at=lived[0][0]) == (
+        404,
+        "no_such_model: the catalog has one",
+    )
+    big = await asked(control, "catalog", at=lived[4][0])
+    assert (big["revision"], list(big["source"]["models"])) == (2, ["big"])
+
+
+async def causes_are_told(
+    control: Control,
+    lost: Node,
+    heir: Node,
+    first: dict[str, Any],
+    second: dict[str, Any],
+) -> None:
+    why = await asked(control, "why/replica/one-1-1")
+    chain = why["chain"]
+    told = summaries(chain)
+    assert [row["seq"] for row in chain] == sorted((row["seq"] for row in chain), reverse=True)
+    assert f"node {lost.name} is lost, silent for more than 5 s" in told
+    assert f"one-1-1 placed on {heir.name}, for catalog r1" in told
+    assert "admin asked for apply of catalog (bigger): accepted, revision 2" in told
+    assert why["missing"] == []
+    by_id = {row["id"]: row for row in chain}
+    placed = next(row for row in chain if row["type"] == "replica.placed")
+    assert by_id[placed["cause"]]["type"] == "node.lost"
+    assert {row["cause"] for row in chain} - {None} <= set(by_id)
+
+    earlier = await asked(control, "why/replica/one-0-1", at=second["asOfSeq"])
+    assert "one-0-1 is gone" in summaries(earlier["chain"])
+    assert "admin asked for apply of catalog (first): accepted, revision 1" in summaries(
+        earlier["chain"]
+    )
+    silent = await asked(control, f"why/node/{lost.name}")
+    assert "is lost since" in silent["answer"][0]
+    status, why_not = await refused(control, "why/node/node-9")
+    assert status == 404
+    assert why_not.startswith("not_found: did you mean node-")
+    assert "history is kept from sequence 1, " in why_not
+    command = await asked(control, "events", for_=f"command/{first['command']}")
+    types = [row["type"] for row in command["items"]]
+    assert types[:3] == ["catalog.stored", "catalog.swapped", "command.accepted"]
+    assert "replica.placed" in types
+
+
+async def what_did_not_happen_is_told(control: Control, then: int) -> None:
+    pending = await asked(control, "why/model/big", at=then)
+    assert pending["answer"][:2] == [
+        "big is pending: 0 of 1 ready",
+        "0 of 1 placed; no room for more",
+    ]
+    assert "wants 64 cores" in pending["answer"][2]
+    told = summaries(pending["chain"])
+    assert "catalog r2 became current, by admin: bigger" in told
+    assert any(line.startswith("big: 0 of 1 placed, no room for more: ") for line in told)
+
+
+async def revisions_are_told(control: Control) -> None:
+    rows = (await asked(control, "catalog/revisions"))["items"]
+    assert [(row["revision"], row["current"], row["author"], row["reason"]) for row in rows] == [
+        (3, True, "admin", "as r1"),
+        (2, False, "admin", "bigger"),
+        (1, False, "admin", "first"),
+    ]
+    assert (rows[1]["added"], rows[1]["removed"]) == (["big"], ["one"])
+    one = await asked(control, "catalog/revisions/1")
+    three = await asked(control, "catalog/revisions/3")
+    assert one["source"] == three["source"]
+    assert (one["revision"], one["author"]) == (1, "admin")
+    assert (await asked(control, "catalog/revisions/1/diff/3"))["items"] == []
+    changes = (await asked(control, "catalog/revisions/1/diff/2"))["items"]
+    assert [(row["name"], row["change"]) for row in changes] == [
+        ("big", "added"),
+        ("one", "removed"),
+    ]
+    assert await refused(control, "catalog/revisions/9") == (
+        404,
+        "no_such_revision: kept are r1 to r3",
+    )
+    status, answer = await control.call("catalog/rollback", {"revision": 9})
+    assert (status, answer["code"]) == (404, "no_such_revision")
+
+
+class Followed:
+    """`flotilla events -f` as a process of its own; what it told, line by line."""
+
+    def __init__(self, control: Control, folder: Path, *words: str) -> None:
+        self._out = (folder / "followed.jsonl").open("wb+")
+        command = [sys.executable, "-m", "ctl.main", "events", "-f", "-o", "jsonl", *words]
+        where = ["--server", f"http://{control.address}", "--data", str(control.data)]
+        self._process = subprocess.Popen(command + where, stdout=self._out)
+
+    def rows(self) -> list[dict[str, Any]]:
+        whole, _, _ = Path(self._out.name).read_bytes().rpartition(b"\n")
+        return [json.loads(line) for line in whole.splitlines()]
+
+    async def until(self, sequence: int) -> None:
+        def told() -> bool:
+            rows = self.rows()
+            return bool(rows) and rows[-1]["seq"] >= sequence
+
+        await until(told)
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._out.close()
+
+
+# spec: O2 O5 T9
+async def test_a_follower_is_told_every_event_once_over_restarts_of_control_and_nats(
+    nats: NatsServer, controls: Controls, tmp_path: Path
+) -> None:
+    control = controls.start()
+    await control.until_leading()
+    followed = Followed(control, tmp_path, "--from-seq", "1")
+    only = Followed(control, control.data, "--type", "catalog.", "--from-seq", "1")
+    try:
+        for number, (program, kill) in enumerate(
+            [(control.program, True), (nats, True), (control.program, True), (nats, False)]
+        ):
+            _, answer = await control.apply(ONE, reason=str(number))
+            _, answer = await control.apply("models: {}", pruneAll=True)
+            if number % 2:
+                await followed.until(answer["asOfSeq"])
+            program.kill() if kill else nats.stop()
+            await asyncio.to_thread(program.start)
+            await control.until_leading()
+        _, answer = await control.apply(ONE)
+        last = answer["asOfSeq"]
+        await followed.until(last)
+        await until(lambda: [row for row in only.rows() if row["seq"] >= last - 2])
+    finally:
+        followed.end()
+        only.end()
+    sequences = [row["seq"] for row in followed.rows()]
+    assert sequences == list(range(1, len(sequences) + 1))
+    swaps = [row["seq"] for row in only.rows()]
+    assert swaps == [row["seq"] for row in followed.rows() if row["type"].startswith("catalog.")]
+
+
+async def what_is_not_kept_is_refused(control: Control) -> None:
+    kept = await asked(control, "events", limit=1)
+    since = kept["keptFrom"]
+    for moment in ("0", "2020-01-01T00:00:00Z"):
+        status, why = await refused(control, "status", at=moment)
+        assert (status, why) == (404, f"not_kept: kept from {since}, sequence 1"), moment
+    assert (await refused(control, "status", at=10**9))[1].startswith("not_yet: the log ends at")
+    assert (await refused(control, "status", at="2100-01-01T00:00:00Z"))[1].startswith("not_yet")
+    assert (await refused(control, "status", at="yesterday"))[1].startswith("bad_request")
+    assert (await refused(control, "events", for_=f"pod/{quote('x')}"))[0] == 400
+    assert (await refused(control, "events", from_=10**9))[1].startswith("not_yet")
