@@ -119,6 +119,15 @@ why = Lazy(
         "gpu": Entry("ctl.why:gpu", "Why a card is held, and by whom"),
     },
 )
+join = Lazy(
+    "join",
+    help="Machines that may come in beside this one.",
+    entries={
+        "create": Entry("ctl.join:create", "Let a machine in, and write the file for its agent"),
+        "list": Entry("ctl.join:list_all", "Nodes that may come in"),
+        "revoke": Entry("ctl.join:revoke_one", "Let a node in no more"),
+    },
+)
 config = Lazy(
     "config",
     help="Settings of the programs.",
@@ -149,6 +158,7 @@ root = Lazy(
         "explain-placement": Entry("ctl.explain:explain_placement", "Why a model is where it is"),
         "journal": Entry("ctl.main:journal", "The log: recover it, mend it"),
         "brake": Entry("ctl.main:brake", "What mass silence holds back, and its end"),
+        "join": Entry("ctl.main:join", "Let other machines in, or no more"),
         "config": Entry("ctl.main:config", "Settings, and where each value came from"),
         "control": Entry("ctl.programs:control", "Run the control service"),
         "router": Entry("ctl.programs:router", "Run a router"),

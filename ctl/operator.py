@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from ctl.client import Client
+from ctl.doors import control_url, recall_doors
 from ctl.remembered import recall
 from ctl.render import FORMATS, Format, encoded, result
 from ctl.settings import flags, option, settings
@@ -70,7 +71,7 @@ class Verb(click.Command):
 
 def _here(data: Path) -> str | None:
     ports = recall(data)
-    return None if ports is None else f"http://127.0.0.1:{ports.control}"
+    return None if ports is None else control_url(recall_doors(data), ports)
 
 
 def _options() -> list[click.Option]:

@@ -6,12 +6,13 @@ import socket
 from services.runtime import proc
 
 
-def free(port: int) -> bool:
-    """Whether loopback's `port` can be listened on now."""
-    with socket.socket() as probe:
+def free(port: int, host: str = "127.0.0.1") -> bool:
+    """Whether `port` can be listened on there now. Raises OSError where nothing can."""
+    family, _, _, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    with socket.socket(family) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind(("127.0.0.1", port))
+            probe.bind(where)
         except OSError as error:
             if error.errno in {errno.EADDRINUSE, errno.EACCES}:
                 return False

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from ctl.demo import check_model
+from ctl.doors import remember_doors
 from ctl.failure import Exit
 from ctl.first_answer import FirstAnswer
 from ctl.fleet_here import FleetHere, Stopped, locked, usable
@@ -25,14 +26,20 @@ from ctl.welcome import next_step, welcome
 from schemas.api import Status
 
 LEFTOVER_SECONDS = 5.0
+PLAIN = (
+    "no TLS: passwords and all else can be read on the network between the machines; "
+    "--tls-cert, --tls-key and --tls-ca change that for NATS"
+)
 
 
 @click.command(params=options())
 def up(config: Path | None, **given: str | None) -> int:
     """Start everything on this machine: nats-server, control, router, agent, and a small model.
 
-    Runs in the foreground until Ctrl-C, which ends the engines too. All of it listens on loopback.
-    Started again with the same --data, it goes on where it was, on the same ports.
+    Runs in the foreground until Ctrl-C, which ends the engines too. All of it listens on loopback,
+    unless --listen names an address at which other machines may come in, each with a password of its
+    own (`flotilla join create`); clients' port stays on loopback. Started again with the same --data,
+    it goes on where it was, on the same ports.
     """
     return run(planned(given, config))
 
@@ -44,12 +51,15 @@ def run(plan: Plan) -> int:
     if plan.model:
         check_model(plan.model)
     with locked(plan.data):
+        if plan.doors.is_open and plan.doors.tls is None:
+            progress.line(PLAIN)
         for name in end_leftovers(plan.identities, LEFTOVER_SECONDS):
             progress.line(f"ended {name}, left behind by an `up` that was killed")
-        check_ports(plan.ports)
+        check_ports(plan.ports, plan.doors)
         with usable(plan.data):
             write_files(plan)
             remember(plan.data, plan.ports)
+            remember_doors(plan.data, plan.doors)
         watch_signals()
         here = FleetHere(programs(plan), progress)
         try:

@@ -22,7 +22,9 @@ def welcome(plan: Plan, models: tuple[ModelRow, ...], seconds: float) -> str:
             "",
             *_curl(plan, ready[0]),
         ]
-    steps = ("status", "replicas", "catalog show", "catalog apply FILE")
+    steps = ["status", "replicas", "catalog show", "catalog apply FILE"]
+    if plan.doors.is_open:
+        steps.append("join create NODE")
     return "\n".join(
         [
             *told,

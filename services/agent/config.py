@@ -7,12 +7,15 @@ from pathlib import Path
 from msgspec import Struct
 
 from schemas.ids import NodeId
+from services.agent import joining
 from services.agent.engines.adapter import Environment
 from services.agent.environments import configured, installed
+from services.fleet.addresses import Address
 from services.fleet.settings import Resolved
 from services.log.door import Door, door
 
 MEMINFO = Path("/proc/meminfo")
+FROM_JOIN_FILE = ("agent.node", "nats.user", "nats.password-file", "nats.ca", "nats.cert")
 
 
 class Config(Struct, frozen=True, kw_only=True):
@@ -38,18 +41,30 @@ class Config(Struct, frozen=True, kw_only=True):
     engines_survive: bool
 
 
+class _Place(Struct, frozen=True):
+    """Which node this is, and where it is found."""
+
+    node: NodeId
+    nats: Door
+    listen: Address
+    admin: Address
+
+
 def configure(settings: Resolved) -> Config:
-    """Asks the machine for what is not set. May run `--version` of configured engines."""
+    """Asks the machine for what is not set. May run `--version` of configured engines.
+
+    Raises ValueError where settings contradict each other.
+    """
     data = Path(settings.text("data.dir")).resolve()
-    listen, ports = settings.address("agent.listen"), settings.ports("agent.ports")
-    admin = settings.advertised("agent.address")
+    place = _joined(settings, data) if settings.has("agent.join") else _placed(settings)
+    listen, ports, admin = place.listen, settings.ports("agent.ports"), place.admin
 
     def text(name: str, otherwise: str) -> str:
         return settings.text(name) if settings.has(name) else otherwise
 
     return Config(
-        node=NodeId(text("agent.node", platform.node())),
-        nats=door(settings),
+        node=place.node,
+        nats=place.nats,
         data=data,
         listen=listen.text,
         admin_address=admin.text,
@@ -64,6 +79,24 @@ def configure(settings: Resolved) -> Config:
         secrets_folder=Path(text("agent.secrets-dir", str(data / "secrets"))),
         engines_survive=settings.flag("agent.survive"),
     )
+
+
+def _placed(settings: Resolved) -> _Place:
+    named = settings.text("agent.node") if settings.has("agent.node") else platform.node()
+    listen, admin = settings.address("agent.listen"), settings.advertised("agent.address")
+    return _Place(NodeId(named), door(settings), listen, admin)
+
+
+def _joined(settings: Resolved, data: Path) -> _Place:
+    """By the join file; a listener that nobody named is on the machine's address towards NATS."""
+    if given := [name for name in FROM_JOIN_FILE if settings.has(name)]:
+        raise ValueError(f"{given[0]} is in the file of agent.join: set one of the two")
+    found = joining.read(Path(settings.text("agent.join")))
+    listen, admin = settings.address("agent.listen"), settings.advertised("agent.address")
+    if settings.values["agent.listen"][1] == "default":
+        listen = Address(joining.own_address(found.url), listen.port)
+        admin = Address(admin.host, listen.port) if settings.has("agent.address") else listen
+    return _Place(NodeId(found.node), joining.unpack(found, data), listen, admin)
 
 
 def _environments(settings: Resolved) -> tuple[Environment, ...]:

@@ -247,10 +247,17 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(name="agent.node", kind="text", help="name of this node; unset: the host's name"),
     Setting(
+        name="agent.join",
+        kind="path",
+        help="file made by `flotilla join create`: the node's name, and all of [nats]; unset: they "
+        "are set one by one",
+    ),
+    Setting(
         name="agent.listen",
         kind="address",
         default="127.0.0.1:7402",
-        help="/livez, /readyz, /metrics, direct probes",
+        help="/livez, /readyz, /metrics, direct probes; with agent.join and nobody naming it, this "
+        "machine's address towards NATS",
     ),
     Setting(
         name="agent.address",
@@ -315,6 +322,25 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(name="up.router-admin-port", kind="port", default="7401", help="router's admin port"),
     Setting(name="up.agent-port", kind="port", default="7402", help="agent's admin port"),
     Setting(name="up.engine-ports", kind="ports", default="17000-17999", help="engines' ports"),
+    Setting(
+        name="up.listen",
+        kind="host",
+        off=True,
+        help="address of this machine at which others may come in, with a password; unset: as the "
+        "time before; off: loopback only",
+    ),
+    Setting(
+        name="up.tls-cert",
+        kind="path",
+        help="certificate that NATS shows, with up.tls-key; unset: as the time before",
+    ),
+    Setting(name="up.tls-key", kind="path", help="key of up.tls-cert; unset: as the time before"),
+    Setting(
+        name="up.tls-ca",
+        kind="path",
+        help="certificates that others check up.tls-cert by; unset: as the time before, else those "
+        "that each machine trusts",
+    ),
     Setting(
         name="up.model",
         kind="path",

@@ -96,7 +96,9 @@ def _http(_: Setting, text: str) -> Value | Wrong:
     return text
 
 
-def _host(_: Setting, text: str) -> Value | Wrong:
+def _host(setting: Setting, text: str) -> Value | Wrong:
+    if text == OFF and setting.off:
+        return OFF
     host = text.removeprefix("[").removesuffix("]")
     if text == OFF or not can_be_advertised(host):
         return Wrong(
