@@ -1,7 +1,7 @@
 """What a control says of itself."""
 
 from schemas.api import Damage
-from schemas.documents import CatalogPointer, Gone
+from schemas.documents import Gone
 from schemas.ids import ControlId
 from services.control.beating import is_routing, newest_routing, own_beat
 from services.control.leader import Leadership
@@ -41,4 +41,3 @@ def test_routers_follow_catalogs_and_endpoints_also_retired_ones() -> None:
     assert is_routing("flotilla.log.s.catalog")
     assert is_routing("flotilla.log.s.catalog.rev.7")
     assert not is_routing("flotilla.log.s.replica.tiny.0")
-    assert isinstance(script.state.catalog[()].document, CatalogPointer)
