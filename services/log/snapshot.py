@@ -8,6 +8,8 @@ How it fails:
 - NATS away, a stream missing, or an answer that does not come: Unavailable, never None and never a
   part of STATE. The caller asks again.
 - A document in neither LOG nor STATE is None: unknown, which is not "stop".
+- STATE lags LOG: in a cluster by up to a minute once a server is lost, since the server takes so long
+  to miss the feed that came from there. What STATE lacks stands above S, also then.
 - In a cluster a direct get may be answered by a replica that lags; who must not miss a write compares
   sequences with what others announce.
 """
