@@ -20,6 +20,7 @@ from services.log.connect import Connection
 from services.log.guarded import Sealed, write
 from services.log.snapshot import get, get_from_log
 from tests.builders import AT, a_node
+from tests.support.nats_cluster import NatsCluster
 from tests.support.nats_server import NatsServer
 from tests.support.ports import free_port
 from tests.support.programs import Program
@@ -30,7 +31,7 @@ from tests.support.waiting import eventually
 class Control:
     """One control service."""
 
-    def __init__(self, name: str, nats: NatsServer | Proxy, root: Path) -> None:
+    def __init__(self, name: str, nats: NatsServer | NatsCluster | Proxy, root: Path) -> None:
         self.name = name
         self.data = root / name
         self.address = f"127.0.0.1:{free_port()}"
@@ -91,7 +92,7 @@ class Control:
 class Controls:
     """All control services of a test, ended with it."""
 
-    def __init__(self, nats: NatsServer | Proxy, root: Path) -> None:
+    def __init__(self, nats: NatsServer | NatsCluster | Proxy, root: Path) -> None:
         self._nats = nats
         self._root = root
         self._all: list[Control] = []
