@@ -37,8 +37,9 @@ async def _lineage(connection: Connection) -> dict[LogId, int]:
         genesis = _genesis(stored)
         if genesis is not None:
             limits.setdefault(genesis.log_id, _ALL)
-            if genesis.parent is not None:
-                limits.setdefault(genesis.parent, stored.sequence)
+            for earlier in (genesis.parent, *genesis.ancestors):
+                if earlier is not None:
+                    limits.setdefault(earlier, stored.sequence)
     return limits
 
 
