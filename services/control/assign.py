@@ -13,49 +13,31 @@ from schemas.documents import (
     AssignedShard,
     Assignment,
     EndpointShard,
-    LaunchSpec,
     ReplicaDocument,
+    ShardGoal,
     ShardPlan,
 )
 from schemas.ids import EventId, NodeId, ReplicaId
 from services.control.drafts import Order
-from services.control.launch import launch
 from services.control.publish import shard_of
 from services.control.silence import UNREACHABLE_SECONDS
-from services.control.turn import Turn
+from services.control.turn import Told, Turn
 from services.fleet.standing import Standing
+from services.fleet.state import FleetState
 from services.fleet.unread import is_unknown_node
 
-Told = dict[tuple[NodeId, ReplicaId, int], AssignedShard]
-"""What nodes were told, by node, replica and attempt."""
+
+def told(state: FleetState) -> Told:
+    """What the nodes' documents hold."""
+    found: Told = {}
+    for held in state.assignments.values():
+        node = held.document.node
+        for shard in held.document.shards:
+            found.setdefault(shard.replica, []).append((node, shard))
+    return found
 
 
-def told(turn: Turn) -> Told:
-    """What the nodes' documents hold now."""
-    return {
-        (held.document.node, shard.replica, shard.attempt): shard
-        for _, held in sorted(turn.state.assignments.items())
-        for shard in held.document.shards
-    }
-
-
-def find_launches(turn: Turn, before: Told) -> None:
-    """How each shard of each replica is started."""
-    for standing in turn.everyone:
-        replica = standing.document
-        for plan in replica.shards:
-            known = before.get((plan.node, replica.id, replica.attempt))
-            spec = _by_catalog(turn, standing, plan) if known is None else known.launch
-            if spec is not None:
-                turn.launches[replica.id, replica.attempt, plan.rank] = spec
-
-
-def _by_catalog(turn: Turn, standing: Standing, plan: ShardPlan) -> LaunchSpec | None:
-    model = turn.model_as_placed(standing.document)
-    return None if model is None else launch(turn.state, model, standing.document, plan)
-
-
-def assign(turn: Turn, before: Told) -> None:
+def assign(turn: Turn) -> None:
     """Write what changed of every node's assignment."""
     shards: dict[NodeId, list[AssignedShard]] = {}
     for held in turn.state.infos.values():
@@ -64,32 +46,36 @@ def assign(turn: Turn, before: Told) -> None:
         shards.setdefault(assignment.document.node, [])
     for standing in turn.everyone:
         for plan in standing.document.shards:
-            shard = _shard(turn, standing, plan, before)
+            shard = _shard(turn, standing, plan)
             if shard is not None:
                 shards.setdefault(plan.node, []).append(shard)
     for node in sorted(shards):
-        _write(turn, node, sorted(shards[node], key=lambda shard: shard.replica))
+        _write(turn, node, sorted(shards[node], key=_by_replica))
 
 
-def _shard(turn: Turn, standing: Standing, plan: ShardPlan, before: Told) -> AssignedShard | None:
+def _shard(turn: Turn, standing: Standing, plan: ShardPlan) -> AssignedShard | None:
     replica = standing.document
-    spec = turn.launches.get((replica.id, replica.attempt, plan.rank))
-    if spec is None or replica.goal == "stop":
+    if replica.goal == "stop":
         return None
-    known = before.get((plan.node, replica.id, replica.attempt))
+    known = turn.told_of(replica, plan)
     drains = replica.goal == "drain" and (
         (known is not None and known.goal == "drain") or may_stop(turn, standing)
     )
-    shard = AssignedShard(
+    goal: ShardGoal = "drain" if drains else "run"
+    if known is not None and known.goal == goal:
+        return known
+    spec = turn.launch_of(replica, plan)
+    if spec is None:
+        return None
+    return AssignedShard(
         replica=replica.id,
         model=replica.model,
         attempt=replica.attempt,
-        goal="drain" if drains else "run",
+        goal=goal,
         grace_seconds=_left(turn, replica) if drains else None,
         launch=spec,
         cause=standing.event,
     )
-    return known if known is not None and known.goal == shard.goal else shard
 
 
 def _left(turn: Turn, replica: ReplicaDocument) -> float | None:
@@ -132,13 +118,18 @@ def _documents(turn: Turn, standing: Standing) -> int:
     return document.shards if isinstance(document, EndpointShard) else 0
 
 
+def _by_replica(shard: AssignedShard) -> ReplicaId:
+    return shard.replica
+
+
 def _write(turn: Turn, node: NodeId, shards: list[AssignedShard]) -> None:
     if is_unknown_node(turn.state, node):
         return
-    subject = subjects.assignment(node)
     document = Assignment(node=node, shards=tuple(shards))
     held = turn.state.assignment(node)
-    if held is not None and held.document == document and subject not in turn.state.unreadable:
+    same = held is not None and held.document == document
+    subject = subjects.assignment(node)
+    if same and subject not in turn.state.unreadable:
         return
     old = () if held is None else held.document.shards
     added = [shard.cause for shard in shards if shard not in old]

@@ -54,10 +54,10 @@ def end(turn: Turn, standing: Standing, reason: str) -> None:
         deadline=_deadline(turn, standing.document) if standing.serving else None,
     )
     label = "replica.draining" if standing.serving else "replica.stopping"
-    standing.event = turn.drafts.put(
+    event = turn.drafts.put(
         Order.RELEASE, _subject(document), label, document, cause=turn.pointer, corr=turn.pointer
     )
-    standing.document = document
+    standing.becomes(document, event)
 
 
 def _deadline(turn: Turn, replica: ReplicaDocument) -> str | None:

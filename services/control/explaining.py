@@ -20,7 +20,7 @@ def explain_model(state: FleetState, model: Model) -> Explanation:
     verdicts = recorded_verdicts(state)
     standings = stand_all(state, {model.name: model}, verdicts)
     own = standings.get(model.name, [])
-    room = Room(state, verdicts, chain.from_iterable(standings.values()))
+    room = Room(state, verdicts, lambda: chain.from_iterable(standings.values()))
     answers = explain(model, room.candidates)
     held = state.placement(model.name)
     recorded = None if held is None else held.document

@@ -29,9 +29,10 @@ FIRST_PAUSE_SECONDS = 1.0
 
 def place_missing(turn: Turn, models: Mapping[ModelName, Model]) -> int:
     """Place what is missing. Returns how many models could not be placed."""
-    room = Room(turn.state, turn.verdicts, turn.everyone)
+    room = Room(turn.state, turn.verdicts, lambda: turn.everyone)
     for standing in turn.everyone:
-        _replace_taken_port(turn, room, standing)
+        if not standing.serving:
+            _replace_taken_port(turn, room, standing)
     unplaceable = 0
     for _, model in sorted(models.items()):
         refused = _place_model(turn, room, model)
@@ -80,10 +81,10 @@ def _has_paused(turn: Turn, replica: ReplicaDocument) -> bool:
 def _write(
     turn: Turn, standing: Standing, document: ReplicaDocument, label: str, cause: EventId | None
 ) -> None:
-    standing.document = document
-    standing.event = turn.drafts.put(
+    event = turn.drafts.put(
         Order.TAKE, subjects.replica(document.model, document.slot), label, document, cause=cause
     )
+    standing.becomes(document, event)
 
 
 def _place_model(turn: Turn, room: Room, model: Model) -> Unplaceable | None:

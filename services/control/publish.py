@@ -32,8 +32,13 @@ def publish(turn: Turn) -> None:
 def _publish(turn: Turn, model: ModelName, before: dict[int, Held[EndpointShard]]) -> None:
     left = [s for s in turn.standings.get(model, []) if not s.gone]
     old = {e.replica: e for held in before.values() for e in held.document.endpoints}
-    found = (_endpoint(turn, standing) or _kept(turn, standing, old) for standing in left)
-    endpoints = [endpoint for endpoint in found if endpoint is not None]
+    endpoints = [
+        endpoint
+        for standing in left
+        if (endpoint := _endpoint(turn, standing, old) or _kept(turn, standing, old)) is not None
+    ]
+    if _is_published(turn, endpoints, before, old):
+        return
     vanished = turn.models is not None and model not in turn.models and not left
     if vanished or (not endpoints and not before):
         wanted: list[EndpointShard] = []
@@ -68,6 +73,23 @@ def _publish(turn: Turn, model: ModelName, before: dict[int, Held[EndpointShard]
         first = False
 
 
+def _is_published(
+    turn: Turn,
+    endpoints: Sequence[Endpoint],
+    before: Mapping[int, Held[EndpointShard]],
+    old: Mapping[ReplicaId, Endpoint],
+) -> bool:
+    """Nothing changed, which is the rule: then nothing need be cut and compared."""
+    return (
+        bool(endpoints)
+        and not turn.state.unreadable
+        and len(endpoints) == len(old)
+        and all(endpoint is old.get(endpoint.replica) for endpoint in endpoints)
+        and sorted(before) == list(range(len(before)))
+        and all(held.document.shards == len(before) for held in before.values())
+    )
+
+
 def _kept(turn: Turn, standing: Standing, old: Mapping[ReplicaId, Endpoint]) -> Endpoint | None:
     """What was published of a replica, while a node of it is not known."""
     nodes = [plan.node for plan in standing.document.shards]
@@ -75,24 +97,28 @@ def _kept(turn: Turn, standing: Standing, old: Mapping[ReplicaId, Endpoint]) -> 
     return old.get(standing.id) if unknown else None
 
 
-def _endpoint(turn: Turn, standing: Standing) -> Endpoint | None:
+def _endpoint(turn: Turn, standing: Standing, old: Mapping[ReplicaId, Endpoint]) -> Endpoint | None:
+    """The very endpoint that is published, if it still says what is so."""
     head = standing.head
     if head is None or not standing.serving:
         return None
-    info = turn.state.info(head.document.node)
-    launch = turn.launches.get((standing.id, standing.document.attempt, head.document.rank))
+    replica, shard = standing.document, head.document
+    info = turn.state.info(shard.node)
+    launch = turn.launch_of(replica, replica.shards[0])
     if info is None or launch is None:
         return None
-    return Endpoint(
-        replica=standing.id,
-        incarnation=phases.incarnation(head.document),
-        address=Address(info.document.address, head.document.port).text,
-        node=head.document.node,
+    found = Endpoint(
+        replica=replica.id,
+        incarnation=phases.incarnation(shard),
+        address=Address(info.document.address, shard.port).text,
+        node=shard.node,
         kind=launch.kind,
         metrics=launch.metrics,
-        unrouted=standing.document.goal != "run",
+        unrouted=replica.goal != "run",
         last_choice=not standing.alive,
     )
+    published = old.get(replica.id)
+    return published if published == found else found
 
 
 def _cut(model: ModelName, endpoints: Sequence[Endpoint]) -> list[EndpointShard]:

@@ -43,7 +43,7 @@ from schemas import subjects
 from schemas.catalog import Model
 from schemas.ids import ModelName, NodeId
 from services.control import brake
-from services.control.assign import assign, find_launches, told
+from services.control.assign import assign, told
 from services.control.drafts import Draft, Drafts, Order
 from services.control.ending import bury_finished, end_unwanted
 from services.control.placing import place_missing
@@ -52,7 +52,7 @@ from services.control.rollout import counted
 from services.control.silence import Silence
 from services.control.turn import Turn
 from services.control.verdicts import SMALL_FLEET, judge, next_change
-from services.fleet.standing import DEFAULT_PATIENCE_SECONDS, Verdict, patience_of, stand_all
+from services.fleet.standing import DEFAULT_PATIENCE_SECONDS, Verdict, stand_all
 from services.fleet.state import FleetState
 
 
@@ -86,7 +86,7 @@ def decide(
         drafts=Drafts(state.fence, state.sequence),
         verdicts={},
         standings={},
-        launches={},
+        told=told(state),
         past={},
         waits=[],
     )
@@ -96,10 +96,8 @@ def decide(
         end_unwanted(turn, models)
     bury_finished(turn)
     unplaceable = 0 if models is None else place_missing(turn, models)
-    before = told(turn)
-    find_launches(turn, before)
     publish(turn)
-    assign(turn, before)
+    assign(turn)
     return Decision(
         turn.drafts.ordered(),
         min((now + wait for wait in turn.waits), default=None),
@@ -147,13 +145,17 @@ def _brake(turn: Turn) -> brake.Fleet:
 
 
 def _patiences(turn: Turn) -> dict[NodeId, set[float]]:
-    """The patience of every model that has a replica on the node, and the default one."""
+    """The patience of every model that has a replica on the node, and the default one; of nodes that
+    have no other than the default one, nothing."""
     found: dict[NodeId, set[float]] = {}
+    patiences = {name: model.patience_seconds for name, model in (turn.models or {}).items()}
     for held in turn.state.replicas.values():
-        patience = patience_of(turn.model(held.document.model))
-        for plan in held.document.shards:
-            of_node = found.setdefault(plan.node, {DEFAULT_PATIENCE_SECONDS})
-            of_node |= set() if patience is None else {patience}
+        replica = held.document
+        patience = patiences.get(replica.model, DEFAULT_PATIENCE_SECONDS)
+        if patience is None or patience == DEFAULT_PATIENCE_SECONDS:
+            continue
+        for plan in replica.shards:
+            found.setdefault(plan.node, {DEFAULT_PATIENCE_SECONDS}).add(patience)
     return found
 
 

@@ -32,9 +32,12 @@ class Counted(Struct, frozen=True):
 
 def counted(model: Model, standings: Iterable[Standing]) -> Counted:
     """Those that are to run, on nodes that are not lost."""
-    counting = [s for s in standings if s.counts]
-    old = [s for s in counting if s.document.profile_hash != model.profile_hash]
-    new = [s for s in counting if s.document.profile_hash == model.profile_hash]
+    old: list[Standing] = []
+    new: list[Standing] = []
+    for standing in standings:
+        if standing.counts:
+            is_new = standing.document.profile_hash == model.profile_hash
+            (new if is_new else old).append(standing)
     return Counted(tuple(old), tuple(new))
 
 
@@ -66,7 +69,8 @@ def to_retire(model: Model, standings: Sequence[Standing]) -> list[tuple[Standin
             retired.append(standing)
             ready -= standing.ready
             excess -= 1
-    surplus = _worst_first(counting.new)[: max(0, len(counting.new) - model.replicas)]
+    most = len(counting.new) - model.replicas
+    surplus = _worst_first(counting.new)[:most] if most > 0 else []
     return [(s, PROFILE_CHANGED) for s in retired] + [(s, SURPLUS) for s in surplus]
 
 
@@ -90,7 +94,7 @@ def to_place(model: Model, standings: Sequence[Standing], *, braked: bool = Fals
 
 def waiting(standings: Iterable[Standing]) -> list[Standing]:
     """Replicas on lost nodes, neither given up nor ended."""
-    return [s for s in standings if _is_to_run(s) and s.lost]
+    return [s for s in standings if s.lost and _is_to_run(s)]
 
 
 def to_make_room(model: Model, standings: Sequence[Standing]) -> Standing | None:

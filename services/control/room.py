@@ -5,10 +5,10 @@ ports also by every shard document short of `stopped`, whoever decided it (an or
 given up on a lost node): a card that nobody names is free.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from schemas import subjects
-from schemas.documents import NodeInfo, ReplicaDocument, ShardPlan
+from schemas.documents import NodeInfo, ReplicaDocument
 from schemas.ids import NodeId
 from services.control.candidates import Candidate, millicores
 from services.fleet.standing import Standing, Verdicts, holding
@@ -20,19 +20,19 @@ class Room:
     """The candidates of one pass. `take` makes the next choice see this one."""
 
     def __init__(
-        self, state: FleetState, verdicts: Verdicts, standings: Iterable[Standing]
+        self, state: FleetState, verdicts: Verdicts, standings: Callable[[], Iterable[Standing]]
     ) -> None:
-        self._candidates = {
-            held.document.node: _empty(state, held, verdicts) for held in state.infos.values()
-        }
-        for standing in standings:
-            if not standing.gone:
-                self.take(standing.document, starting=not standing.serving)
-        for shard in holding(state):
-            candidate = self._candidates.get(shard.document.node)
-            if candidate is not None:
-                candidate.held |= set(shard.document.gpus)
-                candidate.ports_used.add(shard.document.port)
+        """`standings` is asked when somebody first looks: most passes place nothing."""
+        self._state = state
+        self._verdicts = verdicts
+        self._standings = standings
+        self._looked_up: dict[NodeId, Candidate] | None = None
+
+    @property
+    def _candidates(self) -> dict[NodeId, Candidate]:
+        if self._looked_up is None:
+            self._looked_up = _as_it_stands(self._state, self._verdicts, self._standings())
+        return self._looked_up
 
     @property
     def candidates(self) -> list[Candidate]:
@@ -44,10 +44,22 @@ class Room:
 
     def take(self, replica: ReplicaDocument, *, starting: bool = True) -> None:
         """A replica holds what its document names."""
-        for plan in replica.shards:
-            candidate = self._candidates.get(plan.node)
-            if candidate is not None:
-                _take(candidate, replica, plan, starting=starting)
+        _take(self._candidates, replica, starting=starting)
+
+
+def _as_it_stands(
+    state: FleetState, verdicts: Verdicts, standings: Iterable[Standing]
+) -> dict[NodeId, Candidate]:
+    found = {held.document.node: _empty(state, held, verdicts) for held in state.infos.values()}
+    for standing in standings:
+        if not standing.gone:
+            _take(found, standing.document, starting=not standing.serving)
+    for held in holding(state):
+        shard = held.document
+        if (candidate := found.get(shard.node)) is not None:
+            candidate.held.update(shard.gpus)
+            candidate.ports_used.add(shard.port)
+    return found
 
 
 def _empty(state: FleetState, held: Held[NodeInfo], verdicts: Verdicts) -> Candidate:
@@ -70,12 +82,17 @@ def _empty(state: FleetState, held: Held[NodeInfo], verdicts: Verdicts) -> Candi
 
 
 def _take(
-    candidate: Candidate, replica: ReplicaDocument, plan: ShardPlan, *, starting: bool
+    candidates: Mapping[NodeId, Candidate], replica: ReplicaDocument, *, starting: bool
 ) -> None:
-    candidate.held |= set(plan.gpus)
-    candidate.ports_used |= {plan.port, plan.rendezvous_port}
-    candidate.millicores_free -= millicores(plan.cores)
-    candidate.memory_free -= plan.memory_bytes
-    candidate.models[replica.model] = candidate.models.get(replica.model, 0) + 1
-    candidate.cpu_replicas += not plan.gpus
-    candidate.starts += starting and replica.goal == "run"
+    model = replica.model
+    for plan in replica.shards:
+        if (candidate := candidates.get(plan.node)) is None:
+            continue
+        candidate.held.update(plan.gpus)
+        candidate.ports_used.add(plan.port)
+        candidate.ports_used.add(plan.rendezvous_port)
+        candidate.millicores_free -= millicores(plan.cores)
+        candidate.memory_free -= plan.memory_bytes
+        candidate.models[model] = candidate.models.get(model, 0) + 1
+        candidate.cpu_replicas += not plan.gpus
+        candidate.starts += starting and replica.goal == "run"

@@ -5,16 +5,17 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct
 
 from schemas.catalog import Model
-from schemas.documents import LaunchSpec, ReplicaDocument
+from schemas.documents import AssignedShard, LaunchSpec, ReplicaDocument, ShardPlan
 from schemas.ids import EventId, ModelName, NodeId, ReplicaId
 from services.control.drafts import Drafts
+from services.control.launch import launch
 from services.control.silence import Silence
 from services.fleet.catalog import CatalogFaults, from_json
 from services.fleet.standing import Standing, Verdict
 from services.fleet.state import FleetState
 
-LaunchKey = tuple[ReplicaId, int, int]
-"""Replica, attempt, rank."""
+Told = dict[ReplicaId, list[tuple[NodeId, AssignedShard]]]
+"""What nodes were told when the pass began, by replica."""
 
 
 class Turn(Struct, kw_only=True):
@@ -30,8 +31,7 @@ class Turn(Struct, kw_only=True):
     verdicts: dict[NodeId, Verdict]
     standings: dict[ModelName, list[Standing]]
     """By model, in the order of slots."""
-    launches: dict[LaunchKey, LaunchSpec]
-    """How each shard is started: as its node was told already, else by the catalog."""
+    told: Told
     past: dict[int, Mapping[ModelName, Model]]
     """Models of earlier revisions that this pass had to look up."""
     braked: bool = False
@@ -53,6 +53,21 @@ class Turn(Struct, kw_only=True):
         """The swap that made the catalog current."""
         held = self.state.catalog.get(())
         return None if held is None else held.event
+
+    def told_of(self, replica: ReplicaDocument, plan: ShardPlan) -> AssignedShard | None:
+        """What the node was told of this shard in this attempt."""
+        for node, shard in self.told.get(replica.id, ()):
+            if node == plan.node and shard.attempt == replica.attempt:
+                return shard
+        return None
+
+    def launch_of(self, replica: ReplicaDocument, plan: ShardPlan) -> LaunchSpec | None:
+        """How the shard is started: as its node was told already, else by the catalog."""
+        known = self.told_of(replica, plan)
+        if known is not None:
+            return known.launch
+        model = self.model_as_placed(replica)
+        return None if model is None else launch(self.state, model, replica, plan)
 
     def verdict(self, node: NodeId) -> Verdict:
         return self.verdicts.get(node, Verdict(None, None))

@@ -8,12 +8,19 @@ the node since and did not find that session alive: it says nothing any more, an
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 
 from msgspec import Struct
 
 from schemas import subjects
 from schemas.catalog import Model
-from schemas.documents import NodeCondition, NodeVerdict, ReplicaDocument, ShardStatus
+from schemas.documents import (
+    NodeCondition,
+    NodeVerdict,
+    ReplicaDocument,
+    ShardPhase,
+    ShardStatus,
+)
 from schemas.ids import EventId, ModelName, NodeId, ReplicaId
 from services.fleet.state import FleetState, Held
 from services.fleet.unread import is_unknown_node, replicas_as_told
@@ -41,10 +48,14 @@ class Verdict(Struct, frozen=True):
 
 
 Verdicts = Mapping[NodeId, Verdict]
+_NEVER_JUDGED = Verdict(None, None)
 
 
-class Standing(Struct, kw_only=True):
-    """One replica. In a pass, `document`, `event` and `gone` follow what the pass decides."""
+class Standing(Struct, kw_only=True, gc=False):
+    """One replica. In a pass, it follows what the pass decides: by `becomes`, and by `gone`.
+
+    What is asked of every replica again and again is worked out once.
+    """
 
     document: ReplicaDocument
     event: EventId
@@ -57,30 +68,28 @@ class Standing(Struct, kw_only=True):
     lost: bool
     """A node of it is lost for this model, or was removed."""
     gone: bool = False
+    current: tuple[Held[ShardStatus] | None, ...] = ()
+    """The report of each planned shard in the current attempt, in rank order."""
+    serving: bool = False
+    """Every shard of the current attempt is ready, as far as the agents have said."""
+
+    def __post_init__(self) -> None:
+        self.current = _current(self.document, self.shards)
+        self.serving = _all_in(self.current, "ready")
+
+    def becomes(self, document: ReplicaDocument, event: EventId) -> None:
+        """The pass writes another document of it."""
+        self.document, self.event = document, event
+        self.__post_init__()
 
     @property
     def id(self) -> ReplicaId:
         return self.document.id
 
     @property
-    def current(self) -> tuple[Held[ShardStatus] | None, ...]:
-        """The report of each planned shard in the current attempt, in rank order."""
-        found = {
-            (held.document.node, held.document.rank): held
-            for held in self.shards
-            if held.document.attempt == self.document.attempt
-        }
-        return tuple(found.get((plan.node, plan.rank)) for plan in self.document.shards)
-
-    @property
     def head(self) -> Held[ShardStatus] | None:
         """The report of rank 0, which serves HTTP."""
         return self.current[0]
-
-    @property
-    def serving(self) -> bool:
-        """Every shard of the current attempt is ready, as far as the agents have said."""
-        return all(held is not None and held.document.phase == "ready" for held in self.current)
 
     @property
     def ready(self) -> bool:
@@ -100,7 +109,26 @@ class Standing(Struct, kw_only=True):
     @property
     def ended(self) -> bool:
         """Its agents stopped all of the current attempt, and will not start it again."""
-        return all(held is not None and held.document.phase == "stopped" for held in self.current)
+        return _all_in(self.current, "stopped")
+
+
+def _current(
+    replica: ReplicaDocument, shards: tuple[Held[ShardStatus], ...]
+) -> tuple[Held[ShardStatus] | None, ...]:
+    found: dict[tuple[NodeId, int], Held[ShardStatus]] = {}
+    for held in shards:
+        shard = held.document
+        if shard.attempt == replica.attempt:
+            found[shard.node, shard.rank] = held
+    return tuple([found.get((plan.node, plan.rank)) for plan in replica.shards])
+
+
+def _all_in(shards: tuple[Held[ShardStatus] | None, ...], phase: ShardPhase) -> bool:
+    """Every planned shard was reported in this phase."""
+    for held in shards:  # noqa: SIM110 - a loop: this is asked of every replica in every pass.
+        if held is None or held.document.phase != phase:
+            return False
+    return True
 
 
 def patience_of(model: Model | None) -> float | None:
@@ -146,7 +174,7 @@ def holding(state: FleetState) -> Iterator[Held[ShardStatus]]:
 
 def reports(state: FleetState, replica: ReplicaId) -> tuple[Held[ShardStatus], ...]:
     """Every shard document that names the replica and still says something."""
-    return tuple(held for held in state.shards_of(replica) if not is_void(state, held))
+    return tuple([held for held in state.shards_of(replica) if not is_void(state, held)])
 
 
 def is_untouchable(state: FleetState, replica: ReplicaDocument) -> bool:
@@ -171,35 +199,45 @@ def stand(
 ) -> Standing:
     """One replica as the state and these verdicts have it."""
     replica = held.document
-    nodes = [plan.node for plan in replica.shards]
-    removed = any(is_removed(state, node) for node in nodes)
+    alive, lost = True, False
+    for plan in replica.shards:
+        verdict = _of(verdicts, plan.node)
+        if is_removed(state, plan.node):
+            alive, lost = False, True
+        elif verdict.condition != "alive":
+            alive = False
+            lost = lost or verdict.lost_for(patience_seconds)
     return Standing(
         document=replica,
         event=held.event,
         untouchable=is_untouchable(state, replica),
         shards=reports(state, replica.id),
-        alive=not removed and all(_of(verdicts, node).condition == "alive" for node in nodes),
-        lost=removed or any(_of(verdicts, node).lost_for(patience_seconds) for node in nodes),
+        alive=alive,
+        lost=lost,
     )
 
 
 def _of(verdicts: Verdicts, node: NodeId) -> Verdict:
-    return verdicts.get(node, Verdict(None, None))
+    return verdicts.get(node, _NEVER_JUDGED)
 
 
 def stand_all(
     state: FleetState, models: Mapping[ModelName, Model], verdicts: Verdicts
 ) -> dict[ModelName, list[Standing]]:
     """Every replica by model, in the order of slots."""
+    by_model: dict[ModelName, list[Held[ReplicaDocument]]] = {}
+    for held in chain(state.replicas.values(), replicas_as_told(state, models)):
+        by_model.setdefault(held.document.model, []).append(held)
     found: dict[ModelName, list[Standing]] = {}
-    for held in sorted(
-        [*state.replicas.values(), *replicas_as_told(state, models)],
-        key=lambda held: (held.document.model, held.document.slot),
-    ):
-        name = held.document.model
-        standing = stand(state, held, verdicts, patience_of(models.get(name)))
-        found.setdefault(name, []).append(standing)
+    for name, replicas in sorted(by_model.items()):
+        replicas.sort(key=_slot)
+        patience = patience_of(models.get(name))
+        found[name] = [stand(state, held, verdicts, patience) for held in replicas]
     return found
+
+
+def _slot(held: Held[ReplicaDocument]) -> int:
+    return held.document.slot
 
 
 def lost_by(standings: Iterable[Standing], verdicts: Verdicts) -> EventId | None:

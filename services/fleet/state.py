@@ -38,11 +38,13 @@ from schemas.documents import (
     ShardStatus,
 )
 from schemas.events import log_prefix
-from schemas.ids import EventId, LogId, ModelName, NodeId, ReplicaId, token
+from schemas.ids import EventId, LogId, ModelName, NodeId, ReplicaId, Token, token
 from schemas.versions import version_of
 from services.fleet.families import FAMILIES, Family, Key, family_of, read_document
 
 D = TypeVar("D", bound=Document)
+
+_OF_NODES = ("infos", "shards", "assignments")
 
 
 class Held(Struct, Generic[D], frozen=True, gc=False):
@@ -100,6 +102,8 @@ class FleetState:
         self.gone: dict[str, Held[Gone]] = {}
         """By subject: retired entities, whose ids must not be used again."""
         self.unreadable: dict[str, Unreadable] = {}
+        self.unreadable_of_node: dict[Token, set[str]] = {}
+        """Of these, what agents say of a node and what it was told, by the node's token."""
         self.unknown: dict[str, Unknown] = {}
         self.replicas_by_id: dict[ReplicaId, Held[ReplicaDocument]] = {}
         self.shards_by_replica: dict[ReplicaId, dict[Key, Held[ShardStatus]]] = {}
@@ -122,6 +126,8 @@ class FleetState:
             self._apply_event(sequence, subject, payload, found)
         except (msgspec.DecodeError, ValueError) as error:
             self.unreadable[subject] = Unreadable(sequence, str(error))
+            if (node := _node_in(subject)) is not None:
+                self.unreadable_of_node.setdefault(node, set()).add(subject)
 
     def _apply_event(
         self, sequence: int, subject: str, payload: bytes, found: tuple[Family, Key] | None
@@ -129,7 +135,7 @@ class FleetState:
         event, document = read_document(None if found is None else found[0], payload)
         if found is None or document is None:
             self.unknown[subject] = Unknown(sequence, event.type, event.v, event.opt)
-            self.unreadable.pop(subject, None)
+            self._reads_again(subject)
             return
         family, key = found
         if isinstance(document, Genesis):
@@ -138,7 +144,7 @@ class FleetState:
             self._check_log(event.log)
         if self.unknown or self.unreadable:
             self.unknown.pop(subject, None)
-            self.unreadable.pop(subject, None)
+            self._reads_again(subject)
         if event.at > self.newest_control_at and event.src.startswith("control/"):
             self.newest_control_at = event.at
         self._remove(family, key)
@@ -158,15 +164,24 @@ class FleetState:
             table: dict[Key, Held[Any]] = getattr(self, family.table)
             for key in [key for key, held in table.items() if held.sequence < sequence]:
                 self._remove(family, key)
-        for rest in (self.gone, self.unreadable, self.unknown):
+        for rest in (self.gone, self.unknown):
             for subject in [each for each, found in rest.items() if found.sequence < sequence]:
                 del rest[subject]
+        for subject in [s for s, found in self.unreadable.items() if found.sequence < sequence]:
+            self._reads_again(subject)
 
     def _check_log(self, log: str) -> None:
         """One log id in one log; its genesis is what the rest is held against."""
         mine = self.log_id
         if mine is not None and log != log_prefix(mine):
             raise ValueError(f"belongs to log {log}, this is {log_prefix(mine)}")
+
+    def _reads_again(self, subject: str) -> None:
+        if self.unreadable.pop(subject, None) is None or (node := _node_in(subject)) is None:
+            return
+        self.unreadable_of_node[node].discard(subject)
+        if not self.unreadable_of_node[node]:
+            del self.unreadable_of_node[node]
 
     def _set_aside(self, subject: str) -> int:
         """LOG sequence of the subject's newest message that could not be folded; 0: there is none."""
@@ -240,6 +255,8 @@ class FleetState:
     def shards_of(self, replica: ReplicaId) -> tuple[Held[ShardStatus], ...]:
         """Every shard document that names the replica, in the order of their subjects."""
         shards = self.shards_by_replica.get(replica, {})
+        if len(shards) < 2:
+            return tuple(shards.values())
         return tuple(held for _, held in sorted(shards.items()))
 
     def halted(self) -> tuple[str, ...]:
@@ -275,6 +292,12 @@ class FleetState:
     def digest(self) -> str:
         """sha256 of `dump`."""
         return hashlib.sha256(self.dump()).hexdigest()
+
+
+def _node_in(subject: str) -> Token | None:
+    """The node whose description, shard or assignment stands there."""
+    found = family_of(subject)
+    return Token(found[1][0]) if found and found[0].table in _OF_NODES else None
 
 
 def _known(subject: str) -> str:

@@ -10,18 +10,16 @@ from collections.abc import Iterator, Mapping
 from schemas import subjects
 from schemas.catalog import Model
 from schemas.documents import AssignedShard, Assignment, ReplicaDocument, ShardPlan
-from schemas.ids import ModelName, NodeId, ReplicaId
+from schemas.ids import ModelName, NodeId, ReplicaId, token
 from services.fleet.state import FleetState, Held
 
 
 def is_unknown_node(state: FleetState, node: NodeId) -> bool:
     """Something that the node is, runs or should run is not known."""
-    own = (subjects.node_info(node), subjects.assignment(node))
-    shards = subjects.node_shard(node, 0).removesuffix("0")
-    return any(
-        (subject in own or subject.startswith(shards)) and state.held(subject) is None
-        for subject in state.unreadable
-    )
+    if not state.unreadable_of_node:
+        return False
+    of_node = state.unreadable_of_node.get(token(node), ())
+    return any(state.held(subject) is None for subject in of_node)
 
 
 def replicas_as_told(
@@ -32,6 +30,8 @@ def replicas_as_told(
     They take the current profile's hash: what they were placed for is not known, and being another
     profile is no reason to replace what cannot be ended.
     """
+    if not state.unreadable:
+        return
     replicas = subjects.ALL_REPLICAS.removesuffix(">")
     lost = {
         subject
