@@ -167,6 +167,8 @@ def an_event(
     log: LogId = LOG_ID,
     version: int = 1,
     optional: bool = False,
+    cause: EventId | None = None,
+    corr: EventId | None = None,
 ) -> bytes:
     """A stored payload."""
     return codec.encode(
@@ -178,6 +180,8 @@ def an_event(
             at=at_,
             src=src,
             opt=optional,
+            cause=cause,
+            corr=corr,
             data=codec.raw(document),
         )
     )
@@ -197,10 +201,17 @@ class Script:
             self.put(subject_of(document), document)
         return self
 
-    def put(self, subject: str, document: object, *, kind: str = "test.happened") -> int:
+    def put(
+        self,
+        subject: str,
+        document: object,
+        *,
+        kind: str = "test.happened",
+        cause: EventId | None = None,
+    ) -> int:
         """Append and fold; returns the sequence."""
         sequence = len(self.log) + 1
-        payload = an_event(document, id_=f"event-{sequence}", kind=kind)
+        payload = an_event(document, id_=f"event-{sequence}", kind=kind, cause=cause)
         self.log.append((sequence, subject, payload))
         self.state.apply(sequence, subject, payload)
         return sequence

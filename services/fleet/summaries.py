@@ -7,12 +7,14 @@ known here is told by its label.
 from collections.abc import Sequence
 from typing import Final
 
+from schemas import subjects
 from schemas.documents import (
     AssignedShard,
     Assignment,
     CatalogPointer,
     CatalogRevision,
     CommandRecord,
+    ControlBrake,
     ControlEpoch,
     Document,
     EndpointShard,
@@ -31,14 +33,22 @@ from services.fleet.happened import Happened
 LABELS: Final = frozenset(
     {
         "assignment.changed",
+        "brake.eased",
+        "brake.engaged",
+        "brake.held",
+        "brake.released",
+        "catalog.recovered",
         "catalog.stored",
         "catalog.swapped",
         "command.accepted",
         "command.refused",
         "control.claimed",
+        "document.restored",
+        "document.retired",
         "endpoints.gone",
         "endpoints.published",
         "log.begun",
+        "log.recovered",
         "node.alive",
         "node.described",
         "node.lost",
@@ -74,10 +84,11 @@ def summary(found: Happened) -> str:
         return "a message that is no event of ours"
     if found.document is None:
         return f"{found.event.type} v{found.event.v} (not known to this version)"
-    return _tell(found.event.type, found.document)
+    mended = "put right by command: " if found.event.type.startswith("document.") else ""
+    return mended + _tell(found.event.type, found.subject, found.document)
 
 
-def _tell(label: str, document: Document) -> str:  # noqa: C901 - one case a family of documents.
+def _tell(label: str, subject: str, document: Document) -> str:  # noqa: C901 - one case a family of documents.
     match document:
         case Genesis():
             return _genesis(document)
@@ -102,12 +113,14 @@ def _tell(label: str, document: Document) -> str:  # noqa: C901 - one case a fam
             return _placement(document)
         case ControlEpoch():
             return f"control {document.holder} took the lead"
+        case ControlBrake():
+            return _brake(label, document)
         case RouterReport():
             return _router(label, document)
         case CommandRecord():
             return _command(document)
         case Gone():
-            return _gone(label, document)
+            return _gone(subject, document)
         case _:
             return label
 
@@ -136,6 +149,20 @@ def _verdict(verdict: NodeVerdict) -> str:
     if verdict.condition == "unreachable":
         return f"node {verdict.node} is unreachable: not heard"
     return f"node {verdict.node} is alive: heard again"
+
+
+def _brake(label: str, brake: ControlBrake) -> str:
+    match label:
+        case "brake.eased":
+            return "most nodes are heard again: the brake ends if that lasts"
+        case "brake.held":
+            return "nodes are silent again: the brake holds"
+        case _ if brake.engaged:
+            silent = f"{brake.silent} of {brake.nodes} nodes fell silent at once"
+            return f"the brake is on: {silent}; none is held for lost, nothing is rebuilt"
+        case _:
+            by = "by command" if brake.released_by else "by itself"
+            return f"the brake is off, {by}; it was on since {brake.since}"
 
 
 def _replica(label: str, replica: ReplicaDocument) -> str:
@@ -223,18 +250,20 @@ def _command(record: CommandRecord) -> str:
     return f"{record.actor} asked for {record.verb}{of}{because}: {record.outcome}, {record.detail}"
 
 
-def _gone(label: str, gone: Gone) -> str:
-    match label.partition(".")[0]:
-        case "replica":
+def _gone(subject: str, gone: Gone) -> str:
+    match subject.removeprefix(subjects.STATE_ROOT).split("."):
+        case ["replica", *_]:
             return f"{gone.id} is gone"
-        case "shard":
+        case ["node", _, "shard", _]:
             return f"a node has nothing left of {gone.id}"
-        case "endpoints":
+        case ["endpoints", *_]:
             return f"routers are told of no endpoint of {gone.id.rpartition('-')[0]} any more"
-        case "placement":
+        case ["placement", _]:
             return f"{gone.id} is placed no more: it left the catalog"
-        case family:
+        case [family, *_]:
             return f"{family} {gone.id} is gone"
+        case _:
+            return f"{gone.id} is gone"
 
 
 def _count(number: int, what: str) -> str:

@@ -260,7 +260,7 @@ def _causes(found: Happened) -> Iterable[Find]:
         return
     if event.cause is not None:
         yield Find(event.cause, found.sequence, _hints(found))
-    if event.corr is not None and event.type == "catalog.swapped":
+    if event.corr is not None and event.id == event.corr:  # What a command wrote itself.
         record = EventId(f"{event.corr}-record")
         yield Find(record, found.sequence, (subjects.command(">"),))
 

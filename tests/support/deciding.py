@@ -71,7 +71,12 @@ class Fleet:
         for draft in drafts:
             sequence = len(self.script.log) + 1
             payload = an_event(
-                draft.document, id_=draft.id, kind=draft.type, at_=codec.rfc3339(self.now)
+                draft.document,
+                id_=draft.id,
+                kind=draft.type,
+                at_=codec.rfc3339(self.now),
+                cause=draft.cause,
+                corr=draft.corr,
             )
             self.script.log.append((sequence, draft.subject, payload))
             self.state.apply(sequence, draft.subject, payload)
@@ -133,8 +138,12 @@ class Fleet:
                 error=error,
                 incarnation=info.document.incarnation,
             )
+            order = self.assigned(plan.node).get(replica.id)
             self.script.put(
-                subjects.node_shard(plan.node, self._slot(plan.node, replica.id)), shard
+                subjects.node_shard(plan.node, self._slot(plan.node, replica.id)),
+                shard,
+                kind=f"shard.{phase}",
+                cause=None if order is None else order.cause,
             )
 
     def _slot(self, node: NodeId, replica: ReplicaId) -> int:

@@ -1,0 +1,148 @@
+"""Which events concern what, on the log of an imagined fleet."""
+
+from msgspec.structs import replace
+
+from schemas import codec, subjects
+from schemas.documents import Card, CommandRecord, NodeInfo
+from schemas.ids import EventId, GpuUuid, NodeId
+from services.fleet.concerns import Slot, Target, concerns, patterns, slot_of
+from services.fleet.happened import Happened, happened
+from tests.builders import (
+    Script,
+    a_model,
+    a_node,
+    a_pointer,
+    a_replica,
+    a_shard,
+    a_verdict,
+    an_event,
+)
+from tests.support.deciding import Fleet
+
+TARGETS = [
+    Target("node", "node-1"),
+    Target("replica", "tiny-0-1"),
+    Target("model", "tiny"),
+    Target("gpu", "GPU-1"),
+]
+
+
+def log_of(script: Script) -> list[Happened]:
+    return [happened(*message) for message in script.log]
+
+
+def lived() -> list[Happened]:
+    """Two models on two nodes; one node is lost, and its replica placed anew."""
+    fleet = Fleet(
+        a_node("node-1"), a_node("node-2"), models=[a_model("tiny"), a_model("other", source="o")]
+    )
+    fleet.turn()
+    for model in ("tiny", "other"):
+        fleet.ready(model)
+    fleet.wait(61, "node-1")
+    fleet.unanswered = {NodeId("node-1")}
+    fleet.turn()
+    fleet.swap()
+    fleet.turn()
+    return log_of(fleet.script)
+
+
+def told(target: Target) -> set[str]:
+    return {
+        found.event.type for found in lived() if found.event is not None and concerns(found, target)
+    }
+
+
+def matches(pattern: str, subject: str) -> bool:
+    """As NATS does."""
+    wanted, words = pattern.split("."), subject.split(".")
+    if wanted[-1] == ">":
+        return len(words) >= len(wanted) and matches(
+            ".".join(wanted[:-1]), ".".join(words[: len(wanted) - 1])
+        )
+    return len(wanted) == len(words) and all(
+        one in ("*", other) for one, other in zip(wanted, words, strict=True)
+    )
+
+
+# spec: O2
+def test_what_concerns_a_replica_is_of_it_alone() -> None:
+    log = lived()
+    replicas = {
+        found.event.type for found in log if found.event and found.subject.startswith(REPLICA)
+    }
+    assert "replica.placed" in replicas
+    for found in log:
+        if concerns(found, Target("replica", "tiny-0-1")):
+            assert "other-0-1" not in found.subject
+            assert b"tiny-0-1" in codec.encode(found.event)
+
+
+REPLICA = subjects.ALL_REPLICAS.removesuffix(">")
+
+
+# spec: O2
+def test_each_target_finds_the_events_of_every_writer() -> None:
+    assert {"replica.placed", "assignment.changed", "endpoints.published"} <= told(
+        Target("replica", "tiny-0-1")
+    )
+    assert {"replica.placed", "placement.placed", "endpoints.published"} <= told(
+        Target("model", "tiny")
+    )
+    assert {"node.lost", "assignment.changed"} <= told(Target("node", "node-1"))
+
+
+# spec: O2
+def test_the_subjects_that_are_read_hold_all_that_concerns_and_no_two_overlap() -> None:
+    for target in TARGETS:
+        read = patterns(target)
+        for found in lived():
+            held = [pattern for pattern in read if matches(pattern, found.subject)]
+            assert len(held) <= 1, (target, found.subject)
+            assert held or not concerns(found, target), (target, found.subject)
+
+
+def test_what_a_command_caused_concerns_it() -> None:
+    def event(id_: str, cause: str | None = None, corr: str | None = None) -> Happened:
+        payload = an_event(
+            a_pointer(),
+            id_=id_,
+            cause=None if cause is None else EventId(cause),
+            corr=None if corr is None else EventId(corr),
+        )
+        return happened(1, subjects.CATALOG, payload)
+
+    command = Target("command", "c-1")
+    assert concerns(event("c-1"), command)
+    assert concerns(event("e", corr="c-1"), command)
+    assert concerns(event("e", cause="c-1"), command)
+    assert not concerns(event("e", corr="c-2"), command)
+
+
+def test_a_card_is_concerned_by_its_node_and_by_whoever_was_given_it() -> None:
+    card = GpuUuid("GPU-1")
+    info: NodeInfo = replace(
+        a_node(), cards=(Card(uuid=card, gpu_class="h100", memory_bytes=1 << 30),)
+    )
+    replica = a_replica()
+    with_card = replace(replica, shards=(replace(replica.shards[0], gpus=(card,)),))
+    shard = replace(a_shard(replica), gpus=(card,))
+    log = log_of(Script(info, with_card, shard, a_verdict()))
+    assert [concerns(found, Target("gpu", card)) for found in log[1:]] == [True, True, True, False]
+
+
+def test_a_command_about_a_node_concerns_it() -> None:
+    record = CommandRecord(
+        verb="cordon", actor="a", source="", target="node/node-1", outcome="accepted"
+    )
+    script = Script()
+    script.put(subjects.command("cordon"), record)
+    assert concerns(log_of(script)[-1], Target("node", "node-1"))
+    assert not concerns(log_of(script)[-1], Target("node", "node-2"))
+
+
+def test_a_replicas_id_is_taken_apart() -> None:
+    assert slot_of("llama-70b-3-12") == Slot("llama-70b", 3, 12)
+    assert slot_of("tiny") is None
+    assert slot_of("tiny-a-1") is None
+    assert slot_of("Tiny-0-1") is None
