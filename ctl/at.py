@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import TypeVar
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import click
 
@@ -93,5 +93,5 @@ def zone(environ: Mapping[str, str] = os.environ, localtime: Path = LOCALTIME) -
             return ZoneInfo(name.lstrip(":")) if name else UTC
         with localtime.open("rb") as file:
             return ZoneInfo.from_file(file)
-    except (OSError, ValueError):
+    except (OSError, ValueError, ZoneInfoNotFoundError):
         return datetime.fromtimestamp(now(), UTC).astimezone().tzinfo or UTC

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 import click
-from msgspec import Raw
 
 from ctl.at import ask, at_option, zone
 from ctl.catalog import Revision
@@ -24,6 +23,7 @@ from schemas.history import (
 from schemas.ids import ModelName
 from services.fleet.moments import shown
 
+NOT_SET = "(not set)"
 MOST_NAMED = 3
 """Models that one cell names."""
 
@@ -123,8 +123,4 @@ def _entry(change: EntryChange) -> Iterator[str]:
 
 
 def _field(field: FieldChange) -> str:
-    return f"{field.path}: {_value(field.old)} → {_value(field.new)}"
-
-
-def _value(value: Raw | None) -> str:
-    return "(not set)" if value is None else bytes(value).decode()
+    return f"{field.path}: {field.old or NOT_SET} → {field.new or NOT_SET}"

@@ -95,9 +95,9 @@ class FieldChange(Struct, frozen=True, kw_only=True, rename="camel"):
 
     path: str
     """`gpu.count`."""
-    old: Raw | None = None
-    """None: it was not there."""
-    new: Raw | None = None
+    old: str = ""
+    """As JSON, here and below. Empty: it is not there."""
+    new: str = ""
 
 
 class EntryChange(Struct, frozen=True, kw_only=True, rename="camel"):

@@ -55,15 +55,19 @@ def _section(
 def _fields(path: str, old: Raw, new: Raw) -> Iterator[FieldChange]:
     before, after = _object(old), _object(new)
     if before is None or after is None:
-        yield FieldChange(path=path, old=old, new=new)
+        yield FieldChange(path=path, old=_text(old), new=_text(new))
         return
     for key in sorted(before.keys() | after.keys()):
         one, other = before.get(key), after.get(key)
         deeper = f"{path}.{key}" if path else key
         if one is None or other is None:
-            yield FieldChange(path=deeper, old=one, new=other)
+            yield FieldChange(path=deeper, old=_text(one), new=_text(other))
         elif bytes(one) != bytes(other):
             yield from _fields(deeper, one, other)
+
+
+def _text(value: Raw | None) -> str:
+    return "" if value is None else bytes(value).decode()
 
 
 def _object(value: Raw) -> dict[str, Raw] | None:
