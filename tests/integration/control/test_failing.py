@@ -4,20 +4,15 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
-import pytest_asyncio
 
 from schemas import codec, subjects
 from schemas.api import ApplyCatalog
 from schemas.beats import AgentBeat, RouterBeat
 from schemas.frames import Frame
-from schemas.ids import ControlId, EventId, LogId, NodeId, RouterId
+from schemas.ids import EventId, LogId, NodeId, RouterId
 from services.control.commands import Actor, plan_apply
-from services.control.damage import SeenFile
-from services.control.leader import Leadership
 from services.control.loop import MOST_WAITING, Loop, OutcomeUnknown, TooMany
 from services.control.moment import Moment, Planned
 from services.log import streams
@@ -139,20 +134,6 @@ async def test_a_disk_that_refuses_is_told_and_ends_nothing(controls: Controls) 
     seen.rmdir()
     await until_not_warned(control, "the disk does not hold")
     assert seen.is_file()
-
-
-@pytest_asyncio.fixture
-async def leading(
-    lossy: Connection, tmp_path: Path
-) -> AsyncIterator[tuple[Loop, asyncio.Task[None]]]:
-    """A loop in this process, behind `proxy`."""
-    leadership = Leadership(ControlId("control-1"), "start-1", "127.0.0.1:7400")
-    loop = Loop(lossy, leadership, SeenFile(tmp_path / "seen.json"), 1.0)
-    task = asyncio.ensure_future(loop.run())
-    await until(lambda: loop.leading)
-    yield loop, task
-    task.cancel()
-    await asyncio.wait([task])
 
 
 def a_record(moment: Moment) -> Planned:
