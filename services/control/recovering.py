@@ -21,7 +21,6 @@ from time import monotonic
 import structlog
 
 from schemas import subjects
-from schemas.beats import AgentBeat
 from schemas.documents import CatalogPointer, Genesis
 from schemas.frames import Accepted, Frame, Refusal
 from schemas.ids import EventId, LogId
@@ -171,6 +170,9 @@ class Recovering:
                 return self._refuse(
                     No("not_damaged", "the log is sound: there is nothing to recover")
                 )
+            heard = self._heard_seconds()
+            if heard < UNREACHABLE_SECONDS:
+                return self._refuse(_too_soon(heard))
             known = await self._known()
             found = choose(known, request, running(self._best(known), known.beats))
             if isinstance(found, No):
@@ -245,9 +247,8 @@ class Recovering:
         job, current = self._job(state), self.current(state)
         if job is None or current is None:
             return
-        silence = self._ears.hearing.measure(monotonic())
-        beats: list[AgentBeat] = self._ears.agents()
-        if silence.hearing_seconds < UNREACHABLE_SECONDS or waits_for(state, beats):
+        beats = self._ears.agents()
+        if self._heard_seconds() < UNREACHABLE_SECONDS or waits_for(state, beats):
             return
         beating = {beat.node for beat in beats}
         if not await self._write(carry(state, job.base, beating)):
@@ -258,11 +259,25 @@ class Recovering:
             log.warning("log.recovered", log_id=job.log, told=job.told)
             self._file.forget()
 
+    def _heard_seconds(self) -> float:
+        """How long every agent that beats has had the time to be heard."""
+        return self._ears.hearing.measure(monotonic()).hearing_seconds
+
     async def _write(self, drafts: Sequence[Draft]) -> bool:
         for batch in batches(tuple(drafts)):
             if not await self._writing.write(self._writing.envelope(), batch):
                 return False
         return True
+
+
+def _too_soon(heard_seconds: float) -> No:
+    """What runs is not known yet: a catalog without it would end it."""
+    return No(
+        "not_heard_yet",
+        f"agents are listened to for {heard_seconds:.1f} s; it takes {UNREACHABLE_SECONDS:g} s",
+        why="what runs is not known yet",
+        next="flotilla journal recover",
+    )
 
 
 def _logs(state: FleetState | None) -> list[LogId]:

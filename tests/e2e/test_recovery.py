@@ -1,0 +1,224 @@
+"""The day the log is lost, and every way out of it: one living fleet goes through them one after another.
+
+In each: engines keep their pids, requests go on being answered, nothing is decided until an operator
+chooses a way, and status is OK after it.
+"""
+
+import json
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import pytest_asyncio
+
+from schemas import subjects
+from services.log.connect import Connection
+from tests.support.fleet import LiveFleet, catalog_of, tiny_entry
+from tests.support.load import streaming
+from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@asynccontextmanager
+async def administrator(fleet: LiveFleet) -> AsyncIterator[Connection]:
+    connection = Connection(fleet.nats.url, "slip")
+    await connection.start()
+    try:
+        await connection.wait_connected()
+        yield connection
+    finally:
+        await connection.close()
+
+
+async def ask(
+    connection: Connection, verb: str, body: object = None, stream: str = subjects.LOG
+) -> dict[str, Any]:
+    payload = b"" if body is None else json.dumps(body).encode()
+    reply = await connection.request(f"$JS.API.STREAM.{verb}.{stream}", payload, 5)
+    answer: dict[str, Any] = json.loads(reply.payload)
+    assert "error" not in answer, answer
+    return answer
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def living(
+    tmp_path_factory: pytest.TempPathFactory, tiny_gguf: Path
+) -> AsyncIterator[LiveFleet]:
+    """Control, router and two agents with `tiny` ready on each, for all tests here."""
+    async with LiveFleet(tmp_path_factory.mktemp("living")) as fleet:
+        fleet.add_control()
+        fleet.add_router()
+        fleet.add_node("node-1")
+        fleet.add_node("node-2")
+        await fleet.until_up()
+        await fleet.until_nodes("node-1", "node-2")
+        await fleet.apply(catalog_of(tiny_entry("tiny", tiny_gguf)))
+        await fleet.until_ready("tiny", 2)
+        await fleet.until_served("tiny")
+        yield fleet
+
+
+def restart(fleet: LiveFleet, *names: str) -> None:
+    for name in names:
+        fleet.programs[name].kill()
+        fleet.programs[name].start()
+
+
+async def ways_out(fleet: LiveFleet) -> dict[str, dict[str, Any]]:
+    answer = await eventually(lambda: fleet.ask("journal/recovery"), "the ways out are told")
+    return {way["way"]: way for way in answer["ways"]}
+
+
+async def possible(fleet: LiveFleet) -> list[str]:
+    return [name for name, way in (await ways_out(fleet)).items() if not way.get("impossible")]
+
+
+async def damage_of(fleet: LiveFleet) -> dict[str, Any]:
+    async def said() -> dict[str, Any] | None:
+        answer = await fleet.ask("status")
+        return answer["damage"] if answer and answer.get("damage") else None
+
+    return await eventually(said, "status names the damage")
+
+
+async def chosen(fleet: LiveFleet, request: dict[str, object]) -> dict[str, Any]:
+    """The answer, once agents have been listened to for long enough."""
+
+    async def answered() -> dict[str, Any] | None:
+        try:
+            answer = (await fleet.call("journal/recovery", request))[1]
+        except aiohttp.ClientError:
+            return None  # It was restarted just now.
+        return None if answer.get("code") == "not_heard_yet" else answer
+
+    return await eventually(answered, "a way is chosen")
+
+
+async def recover(fleet: LiveFleet, way: str, **options: object) -> None:
+    """Take a way out, and wait until the fleet is as it was."""
+    answer = await chosen(fleet, {"way": way, **options})
+    assert answer["kind"] == "Accepted", json.dumps(answer)
+
+    async def over() -> bool:
+        status = await fleet.ask("status")
+        return (
+            status is not None
+            and status["leading"]
+            and not status["damage"]
+            and not status["halted"]
+            and not status["attention"]
+            and status["replicas"] == {"ready": 2}
+        )
+
+    await eventually(over, f"recovered from {way}")
+
+
+@asynccontextmanager
+async def untouched(fleet: LiveFleet) -> AsyncIterator[None]:
+    """Engines run on and requests are answered, whatever is done to the log."""
+    pids = await fleet.engine_pids()
+    assert len(pids) == 2
+    async with streaming(fleet.base_url(), "tiny", clients=2) as load:
+        await load.at_least(5)
+        yield
+        await load.more(10)
+    assert load.failures() == {}
+    assert await fleet.engine_pids() == pids
+
+
+async def seen_beyond(fleet: LiveFleet) -> None:
+    """Until control's disk knows of the newest message."""
+    path = fleet.root / "control-1" / "control" / "seen.json"
+    status = await fleet.ask("status")
+    assert status is not None
+
+    async def noted() -> bool:
+        return bool(json.loads(path.read_bytes())["highest"] >= status["asOfSeq"])
+
+    await eventually(noted, "control has noted how far the log went")
+
+
+async def test_a_wiped_store_is_recovered_from_memory(living: LiveFleet) -> None:
+    # spec: L1, T9
+    fleet = living
+    async with untouched(fleet):
+        fleet.nats.kill()
+        shutil.rmtree(fleet.nats.directory / "store")
+        fleet.nats.start()
+        damage = await damage_of(fleet)
+        assert "does not exist" in damage["reason"]
+        assert "was followed to" in damage["reason"]
+        ways = await ways_out(fleet)
+        assert ways["memory"]["replicas"] == 2
+        assert ways["log"]["impossible"] == "nothing of a log stands in NATS"
+        await recover(fleet, "memory")
+
+
+async def test_a_deleted_stream_is_recovered_from_what_state_holds(living: LiveFleet) -> None:
+    fleet = living
+    async with untouched(fleet):
+        async with administrator(fleet) as connection:
+            await ask(connection, "DELETE")
+        await damage_of(fleet)
+        restart(fleet, "control-1", "node-1")
+        assert "memory" not in await possible(fleet)
+        since = (await damage_of(fleet))["since"]
+        restart(fleet, "control-1")
+        assert (await damage_of(fleet))["since"] == since
+        await recover(fleet, "log")
+
+
+async def test_with_nothing_left_the_fleet_is_taken_over_from_its_agents(
+    living: LiveFleet, tiny_gguf: Path
+) -> None:
+    fleet, catalog = living, catalog_of(tiny_entry("tiny", tiny_gguf))
+    async with untouched(fleet):
+        async with administrator(fleet) as connection:
+            for stream in (subjects.LOG, subjects.STATE):
+                await ask(connection, "DELETE", stream=stream)
+        await damage_of(fleet)
+        restart(fleet, "control-1", "node-2")
+        assert set(await possible(fleet)) == {"agents"}
+        for refused, code in (
+            ({"way": "memory"}, "impossible"),
+            ({"way": "agents"}, "no_catalog"),
+            ({"way": "agents", "catalog": "models: {}"}, "would_stop"),
+            ({"way": "agents", "catalog": catalog.replace("replicas: 2", "replicas: 1")}, "would_stop"),
+        ):
+            assert (await chosen(fleet, refused))["code"] == code
+        await recover(fleet, "agents", catalog=catalog)
+
+
+async def test_an_older_copy_is_gone_on_from(living: LiveFleet, tmp_path: Path) -> None:
+    fleet, store = living, living.nats.directory / "store"
+    fleet.nats.kill()
+    shutil.copytree(store, tmp_path / "copy")
+    fleet.nats.start()
+    async with untouched(fleet):
+        await fleet.call("catalog", {"source": "models: {}"})  # Refused, and recorded.
+        await seen_beyond(fleet)
+        fleet.nats.kill()
+        shutil.rmtree(store)
+        shutil.copytree(tmp_path / "copy", store)
+        fleet.nats.start()
+        assert "was shortened" in (await damage_of(fleet))["reason"]
+        restart(fleet, "control-1")
+        await recover(fleet, "log")
+
+
+async def test_a_truncated_log_is_gone_on_from_by_what_state_holds(living: LiveFleet) -> None:
+    fleet = living
+    async with untouched(fleet):
+        async with administrator(fleet) as connection:
+            config = (await ask(connection, "INFO"))["config"]
+            await ask(connection, "DELETE")
+            config.pop("first_seq", None)
+            await ask(connection, "CREATE", config)
+        assert "LOG ends at 0" in (await damage_of(fleet))["reason"]
+        restart(fleet, "control-1")
+        await recover(fleet, "log")
