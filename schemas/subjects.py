@@ -127,6 +127,11 @@ def control_beat(control: ControlId) -> str:
     return f"flotilla.beat.control.{token(control)}"
 
 
+def control_rpc(command: str) -> str:
+    """Request/reply with the leader: the body of the management API's route, its frame back."""
+    return f"{RPC_ROOT}control.{command}"
+
+
 def load(node: NodeId) -> str:
     """Core NATS, once a second: scraped figures of the node's engines."""
     return f"flotilla.load.{token(node)}"

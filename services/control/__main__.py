@@ -73,7 +73,7 @@ async def serve(config: Config, name: ControlId, seen: SeenFile, tokens: Tokens)
     try:
         async with asyncio.TaskGroup() as group:
             group.create_task(loop.run())
-            await _open_api(config, loop, tokens)
+            await _open_doors(config, loop, tokens, group)
     except* CannotListen as errors:
         log.error("control.cannot_listen", reason=str(errors.exceptions[0]))  # noqa: TRY400
         code = EXIT_CANNOT_LISTEN
@@ -82,14 +82,16 @@ async def serve(config: Config, name: ControlId, seen: SeenFile, tokens: Tokens)
     return code
 
 
-async def _open_api(config: Config, loop: Loop, tokens: Tokens) -> None:
-    """HTTP and metrics are loaded only now: the first decision does not wait for them."""
+async def _open_doors(config: Config, loop: Loop, tokens: Tokens, group: asyncio.TaskGroup) -> None:
+    """HTTP, metrics and commands are loaded only now: the first decision does not wait for them."""
     with suppress(TimeoutError):
         async with asyncio.timeout(SETTLE_SECONDS):
             await loop.settled.wait()
     from services.control.api import Api
+    from services.control.rpc import CommandsByNats
     from services.runtime.admin import listen
 
+    group.create_task(CommandsByNats(loop).run())
     try:
         runner = await listen(Api(loop, tokens).app(), config.listen)
     except OSError as error:

@@ -60,6 +60,12 @@ SHOWS = {
         "flotilla.log.s.catalog",
     ),
     'nats stream get FLOTILLA_LOG "$SEQ"': ('"type":"log.begun"',),
+    'nats request --raw --timeout 10s flotilla.rpc.control.rollback \'{"revision": 1, "reason": "the API is away"}\'': (
+        '"kind":"Accepted"',
+    ),
+    'nats request --raw --timeout 10s flotilla.rpc.control.brake-off \'{"reason": "the switch is back"}\'': (
+        '"code":"brake_is_off"',
+    ),
     "nats stream ls": ("FLOTILLA_LOG", "FLOTILLA_CHECKPOINT"),
     "nats stream subjects FLOTILLA_STATE --names": ("flotilla.log.s.node.node-1.info",),
     "nats consumer ls FLOTILLA_LOG --names": ("(?m)^r[0-9a-f]{16}$",),
