@@ -32,9 +32,10 @@ check: static ## static and the unit tests: seconds
 test: static ## All that CI runs: real processes, a real nats-server, a real engine
 	$(BIN)/pytest -q tests
 
-nightly: static ## Properties over 30 times the examples, and a node killed ten times
+nightly: static ## Properties over 30 times the examples; nodes, leaders and everything killed many times
 	EXAMPLES_TIMES=30 $(BIN)/pytest -q tests/unit
 	NODE_DEATHS=10 $(BIN)/pytest -q tests/e2e/test_node_death.py
+	TAKEOVERS=50 ACCEPTED=100 $(BIN)/pytest -q -s tests/e2e/test_takeover.py tests/e2e/test_accepted.py
 
 nats-cli: ## The stock `nats` command line, which the test of docs/nats-cli.md runs
 	@test -x $(NATS_CLI)/nats || GOBIN=$(NATS_CLI) $(GO) install github.com/nats-io/natscli/nats@v0.5.0
