@@ -1,6 +1,5 @@
 """Users of a test's nats-server: their passwords in files, the server's side, and doors for clients."""
 
-from collections.abc import Iterable
 from pathlib import Path
 
 from services.log import server
@@ -31,7 +30,7 @@ class Doors:
         del self._passwords[found]
 
     @property
-    def names(self) -> Iterable[str]:
+    def names(self) -> list[str]:
         return [each.text for each in self._passwords]
 
     def password_file(self, name: str) -> Path:

@@ -10,6 +10,7 @@ from typing import Any
 
 import aiohttp
 
+from tests.support.doors import Doors
 from tests.support.nats_server import NatsServer
 from tests.support.ports import free_ports, free_range
 from tests.support.programs import Program
@@ -37,11 +38,13 @@ def engines_under(folder: Path) -> list[int]:
 class LiveFleet:
     """Programs by name: `control-1`, `router-1`, `node-1`, … Started and ended one by one or all."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, users: bool = False) -> None:
+        """`users`: each program is let into NATS as its own user and may do no more than that one."""
         self.root = root
         self.logs = root / "logs"
         self.logs.mkdir(parents=True, exist_ok=True)
-        self.nats = NatsServer(root / "nats")
+        self.doors = Doors(root / "doors", "admin") if users else None
+        self.nats = NatsServer(root / "nats", users=self.doors.text if self.doors else "")
         self.programs: dict[str, Program] = {}
         self._addresses: dict[str, str] = {}
         self._session: aiohttp.ClientSession | None = None
@@ -107,12 +110,22 @@ class LiveFleet:
         }
         if module == "agent":
             del common["FLOTILLA_AGENT_NAME"]
+        if self.doors:
+            common |= self._admitted("control" if module == "control" else f"{module}.{name}")
         own = {f"FLOTILLA_{key}": value for key, value in env.items()}
         program = Program(name, f"services.{module}", common | own, self.logs)
         self.programs[name] = program
         self._addresses[name] = address
         program.start()
         return program
+
+    def _admitted(self, user: str) -> dict[str, str]:
+        """Settings of a program that NATS lets in."""
+        assert self.doors is not None
+        if user not in self.doors.names:
+            self.doors.admit(user)
+            self.nats.reload(self.doors.text)
+        return self.doors.settings(user)
 
     def base_url(self, router: str = "router-1") -> str:
         """What an OpenAI client is given."""
