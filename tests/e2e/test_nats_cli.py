@@ -63,7 +63,7 @@ SHOWS = {
     'nats request --raw --timeout 10s flotilla.rpc.control.rollback \'{"revision": 1, "reason": "the API is away"}\'': (
         '"kind":"Accepted"',
     ),
-    'nats request --raw --timeout 10s flotilla.rpc.control.brake-off \'{"reason": "the switch is back"}\'': (
+    'nats request --raw --timeout 10s flotilla.rpc.control.brake-off \'{"state": "off", "reason": "the switch is back"}\'': (
         '"code":"brake_is_off"',
     ),
     "nats stream ls": ("FLOTILLA_LOG", "FLOTILLA_CHECKPOINT"),
