@@ -126,6 +126,7 @@ join = Lazy(
         "create": Entry("ctl.join:create", "Let a machine in, and write the file for its agent"),
         "list": Entry("ctl.join:list_all", "Nodes that may come in"),
         "revoke": Entry("ctl.join:revoke_one", "Let a node in no more"),
+        "entry": Entry("ctl.join:entry", "A user, for the configuration of a NATS of your own"),
     },
 )
 config = Lazy(
@@ -138,6 +139,9 @@ journal = Lazy(
     help="The log itself: the ways out when it is damaged, and bad documents.",
     entries={
         "recover": Entry("ctl.journal_recover:recover", "Go on after the log was lost or damaged"),
+        "export": Entry("ctl.journal_files:export", "Write the log to files, and go on with them"),
+        "import": Entry("ctl.journal_files:import_", "Make an exported log anew, in an empty NATS"),
+        "verify": Entry("ctl.journal_files:verify", "Whether the log is sound, event by event"),
         "mend": Entry("ctl.journal_mend:mend", "Put right a document that cannot be read"),
     },
 )

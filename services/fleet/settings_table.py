@@ -10,12 +10,16 @@ from typing import Literal, get_args
 
 from msgspec import Struct
 
-Program = Literal["control", "router", "agent", "up", "operator"]
+Program = Literal["control", "router", "agent", "journal", "up", "operator"]
 """`operator` stands for all verbs that ask the management API."""
 PROGRAMS: tuple[Program, ...] = get_args(Program)
 SHARED = ("nats", "data", "log")
 """Sections that belong to no single program."""
-_READ: dict[Program, tuple[str, ...]] = {"up": ("data", "log"), "operator": ("data",)}
+_READ: dict[Program, tuple[str, ...]] = {
+    "journal": ("nats",),
+    "up": ("data", "log"),
+    "operator": ("data",),
+}
 """Shared sections that a program reads, where it does not read all."""
 
 Kind = Literal[

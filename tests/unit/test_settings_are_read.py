@@ -17,6 +17,7 @@ READERS = {
     "control": (ROOT / "services/control").glob("*.py"),
     "router": (ROOT / "services/router").glob("*.py"),
     "agent": (ROOT / "services/agent").glob("*.py"),
+    "journal": (ROOT / "services/journal").glob("*.py"),
     "up": (ROOT / "ctl").glob("up_settings.py"),
     "operator": (ROOT / "ctl").glob("operator.py"),
 }

@@ -1,0 +1,209 @@
+"""`python -m services.journal export|import|verify`: words, settings, and how it ends. Wiring only."""
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC
+from pathlib import Path
+
+from msgspec import Struct
+
+from services.fleet.moments import Moment, moment
+from services.fleet.settings import usage
+from services.fleet.units import Wrong
+from services.journal.checks import Finding
+from services.journal.export import Export, Span, summary
+from services.journal.folder import Folder, Torn
+from services.journal.importing import Import
+from services.journal.verify import Verify
+from services.journal.verify import summary as verified
+from services.log.api import ApiError
+from services.log.connect import Connection
+from services.log.door import Door, door
+from services.log.message import Denied, Unavailable
+from services.log.streams import LogDamaged
+from services.runtime.failure import Exit, Failure
+from services.runtime.process import configure_logging
+from services.runtime.typed import typed
+from services.settings_io import or_exit
+
+CONNECT_SECONDS = 10.0
+"""A first link takes milliseconds; who waits longer should be told."""
+VERBS = ("export", "import", "verify")
+OWN = ("since", "until")
+HELP = """usage: flotilla journal export DIR [--since MOMENT] [--until MOMENT]
+       flotilla journal import DIR
+       flotilla journal verify [--since MOMENT]
+
+A moment is a sequence of the log, or a time: 2026-11-29T03:12:00Z. Each verb also takes:
+
+"""
+
+
+class Words(Struct, frozen=True):
+    """The command line."""
+
+    verb: str
+    folder: Path
+    since: Moment | None
+    until: Moment | None
+    settings: tuple[str, ...]
+
+
+def main() -> int:
+    """Its exit code."""
+    try:
+        if "--help" in sys.argv[1:] or not sys.argv[1:]:
+            sys.stdout.write(HELP + usage("journal").partition("\n\n")[2])
+            return Exit.YES
+        words = read_words(sys.argv[1:], time.time())  # noqa: TID251 - the asker's shell.
+        found = or_exit("journal", words.settings, os.environ)
+        configure_logging("journal", "error")
+        return asyncio.run(_run(words, door(found)))
+    except Failure as failure:
+        return _told(failure)
+    except ValueError as error:
+        return _told(Failure(Exit.USAGE, "bad_settings", str(error)))
+    except BrokenPipeError:  # Whoever read has enough.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Exit.YES
+    except (Torn, OSError) as error:
+        return _told(Failure(Exit.REFUSED, "bad_folder", "the folder is of no use", why=str(error)))
+    except KeyboardInterrupt:
+        return Exit.INTERRUPTED
+
+
+def _told(failure: Failure) -> int:
+    sys.stderr.writelines(f"{line}\n" for line in failure.lines())
+    return failure.exit_code
+
+
+def read_words(argv: Sequence[str], now: float) -> Words:
+    """Raises Failure."""
+    own: dict[str, str] = {}
+    settings: list[str] = []
+    plain: list[str] = []
+    words = iter(argv)
+    for word in words:
+        name, equals, value = word.removeprefix("--").partition("=")
+        if not word.startswith("--"):
+            plain.append(word)
+        elif name in OWN:
+            own[name] = value if equals else next(words, "")
+        else:
+            settings += [word] if equals else [word, *([text] if (text := next(words, "")) else [])]
+    verb = plain[0] if plain else ""
+    if verb not in VERBS or len(plain) != (1 if verb == "verify" else 2):
+        raise _misused(f"`{' '.join(plain)}` is not how a journal is asked")
+    if wrong := set(own) - {"export": {*OWN}, "verify": {"since"}}.get(verb, set()):
+        raise _misused(f"journal {verb} takes no --{min(wrong)}")
+    return Words(
+        verb,
+        Path(plain[-1]),
+        _moment(own.get("since"), now),
+        _moment(own.get("until"), now),
+        tuple(settings),
+    )
+
+
+def _moment(text: str | None, now: float) -> Moment | None:
+    if text is None:
+        return None
+    found = moment(text, now, UTC)
+    if isinstance(found, Wrong):
+        raise Failure(Exit.USAGE, "bad_moment", found.message, why=found.hint)
+    return found
+
+
+def _misused(reason: str) -> Failure:
+    return Failure(Exit.USAGE, "usage", reason, steps=["flotilla journal --help"])
+
+
+async def _run(words: Words, door: Door) -> int:
+    connection = Connection(door, "journal")
+    await connection.start()
+    try:
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                await connection.wait_connected()
+        except TimeoutError:
+            why = connection.trouble or f"no answer in {CONNECT_SECONDS:g} s"
+            raise Failure(
+                Exit.UNREACHABLE, "no_nats", f"NATS at {door.url} cannot be reached", why=why
+            ) from None
+        return await _asked(lambda: _RUN[words.verb](words, connection))
+    finally:
+        await connection.close()
+
+
+async def _asked(verb: Callable[[], Awaitable[int]]) -> int:
+    """Raises Failure for whatever NATS said no with."""
+    try:
+        return await verb()
+    except Denied as error:
+        raise Failure(
+            Exit.UNREACHABLE, "denied", "NATS does not let this user do that", why=str(error)
+        ) from error
+    except Unavailable as error:
+        raise Failure(
+            Exit.UNREACHABLE,
+            "no_answer",
+            "NATS gave no answer; what was done until then stands",
+            why=str(error),
+        ) from error
+    except (ApiError, LogDamaged) as error:
+        raise Failure(Exit.REFUSED, "refused", "the server refuses", why=str(error)) from error
+
+
+async def _export(words: Words, connection: Connection) -> int:
+    try:
+        folder = Folder(words.folder, write=True)
+    except BlockingIOError as error:
+        raise Failure(Exit.REFUSED, "busy", f"another export writes to {words.folder}") from error
+    added = await Export(connection, folder, say).run(Span(words.since, words.until))
+    _print(f"{added} events added; {words.folder} holds {summary(folder.manifest)}")
+    return Exit.YES
+
+
+async def _import(words: Words, connection: Connection) -> int:
+    folder = Folder(words.folder, write=False)
+    written = await Import(connection, folder, say).run()
+    _print(f"{written} messages written; LOG ends at {folder.manifest.last}")
+    _print(f"next: {typed('flotilla status')}")
+    recover = typed("flotilla journal recover --from log")
+    _print(f"next: {recover} (where status says that the log is damaged)")
+    return Exit.YES
+
+
+async def _verify(words: Words, connection: Connection) -> int:
+    found = await Verify(connection, _found, say).run(words.since)
+    _print(verified(found))
+    return Exit.NO if found.findings else Exit.YES
+
+
+_RUN: dict[str, Callable[[Words, Connection], Awaitable[int]]] = {
+    "export": _export,
+    "import": _import,
+    "verify": _verify,
+}
+
+
+def say(line: str) -> None:
+    """How far it is, and what to know."""
+    sys.stderr.write(f"{line}\n")
+
+
+def _found(finding: Finding) -> None:
+    _print(f"{finding.sequence}  {finding.kind}  {finding.reason}")
+
+
+def _print(line: str) -> None:
+    """Whatever the log holds, it stays one line, and works nothing on a terminal."""
+    shown = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
+    sys.stdout.write("".join(shown) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,171 @@
+"""Files become LOG again, in an empty NATS. Shell.
+
+Events keep their sequences: LOG is made so that its first message gets the right one. A journal that
+does not begin with its log begins with the documents of its base that no later event replaces; they
+take the sequences just below its first event. The epoch is left out: who claims next is the first.
+
+How it fails:
+- LOG holds anything else: Failure, with numbers, and nothing is written.
+- Killed, or NATS away: run again, it goes on where LOG ends.
+- Somebody writes meanwhile: Failure. What stands there is no copy any more.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+
+from msgspec import Struct
+
+from schemas import codec, subjects
+from schemas.ids import LogId
+from services.journal.export import Say
+from services.journal.folder import Folder, Segment
+from services.log import bases, checkpoint, streams
+from services.log.connect import Connection
+from services.log.history import Bounds, bounds, message_at
+from services.log.restore import MAX_BATCH, MAX_BATCH_BYTES, NotAlone, restore
+from services.log.stored import Stored
+from services.runtime.failure import Exit, Failure
+
+
+class Journal(Struct, frozen=True):
+    """What is to stand in LOG."""
+
+    log: LogId
+    first: int
+    """LOG's first sequence."""
+    last: int
+    prefix: list[Stored]
+    """Documents of the base, with the sequences that they get."""
+    documents: list[Stored]
+    """All of the base, with the sequences that they have in LOG then; empty: there is no base."""
+    segment: Segment
+
+
+def journal(folder: Folder) -> Journal:
+    """The folder's last segment. Raises Failure, Torn."""
+    held = folder.manifest
+    if not held.segments or not held.files:
+        raise Failure(Exit.NOT_FOUND, "no_journal", f"{folder.path} holds no exported journal")
+    segment = held.segments[-1]
+    if not segment.whole:
+        raise Failure(
+            Exit.REFUSED,
+            "not_whole",
+            f"the journal begins at {segment.first}, and what stood before it is not there",
+            why="it was exported for reading, with --until",
+        )
+    if held.last < max(segment.first, segment.base.sequence if segment.base else 0):
+        raise Failure(
+            Exit.REFUSED,
+            "not_whole",
+            f"the export was cut off at {held.last}, before it was whole",
+            steps=[f"flotilla journal export {folder.path}"],
+        )
+    documents = folder.base(segment.base) if segment.base is not None else []
+    before = [
+        each
+        for each in documents
+        if each.sequence < segment.first and each.subject != subjects.CONTROL_EPOCH
+    ]
+    first = segment.first - len(before)
+    prefix = [
+        Stored(first + number, each.subject, each.payload) for number, each in enumerate(before)
+    ]
+    behind = [each for each in documents if each.sequence >= segment.first]
+    return Journal(held.logs[-1], first, held.last, prefix, [*prefix, *behind], segment)
+
+
+class Import:
+    """`run` once."""
+
+    def __init__(self, connection: Connection, folder: Folder, say: Say) -> None:
+        """`say` is told what a person should know, a line each."""
+        self._connection = connection
+        self._folder = folder
+        self._say = say
+
+    async def run(self) -> int:
+        """How many messages were written. Raises Failure, Unavailable, ApiError, Torn."""
+        wanted = journal(self._folder)
+        for fault in await streams.create(self._connection, first=wanted.first):
+            self._say(fault)
+        done = await self._done(wanted)
+        if done >= wanted.first:
+            self._say(f"LOG holds this journal to {done} already")
+        try:
+            for batch in _batches(self._items(wanted), done):
+                await restore(self._connection, batch)
+        except NotAlone as error:
+            raise Failure(
+                Exit.REFUSED,
+                "not_alone",
+                f"somebody else writes into this log: {error}",
+                why="no control, agent or router may run while a journal is imported",
+            ) from error
+        await self._checkpoint(wanted)
+        return wanted.last - done
+
+    def _items(self, wanted: Journal) -> Iterator[Stored]:
+        return chain(wanted.prefix, self._folder.events(wanted.segment.first))
+
+    async def _done(self, wanted: Journal) -> int:
+        """Up to where LOG holds this very journal; `first` - 1: it is empty."""
+        found = await bounds(self._connection)
+        if found.last < found.first and found.last == wanted.first - 1:
+            return found.last
+        if found.first == wanted.first and found.last <= wanted.last:
+            for each in self._items(wanted):
+                if each.sequence in (found.first, found.last):
+                    await self._compare(each, found)
+                if each.sequence == found.last:
+                    return found.last
+        raise _not_empty(found, wanted)
+
+    async def _compare(self, wanted: Stored, found: Bounds) -> None:
+        there = await message_at(self._connection, wanted.sequence)
+        if there is None or (there.subject, there.payload) != (wanted.subject, wanted.payload):
+            raise _not_empty(found, None)
+
+    async def _checkpoint(self, wanted: Journal) -> None:
+        """Of the base: before it, the state cannot be put together."""
+        base = wanted.segment.base
+        if base is None:
+            return
+        if any(each.sequence == base.sequence for each in await bases.usable(self._connection)):
+            return
+        at = codec.rfc3339((await bounds(self._connection)).first_stamp)
+        await checkpoint.write(self._connection, wanted.log, base.sequence, at, wanted.documents)
+
+
+def _batches(items: Iterator[Stored], done: int) -> Iterator[Sequence[Stored]]:
+    """Those behind `done`."""
+    batch: list[Stored] = []
+    size = 0
+    for each in items:
+        if each.sequence <= done:
+            continue
+        if batch and (len(batch) == MAX_BATCH or size + len(each.payload) > MAX_BATCH_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(each)
+        size += len(each.payload)
+    if batch:
+        yield batch
+
+
+def _not_empty(found: Bounds, wanted: Journal | None) -> Failure:
+    if found.last < found.first and wanted is not None:
+        return Failure(
+            Exit.REFUSED,
+            "log_in_use",
+            f"LOG is empty and would go on at {found.last + 1}; the journal begins at {wanted.first}",
+            why="sequences would not be those that were exported",
+            steps=[f"nats stream rm {subjects.LOG}"],
+        )
+    return Failure(
+        Exit.REFUSED,
+        "log_in_use",
+        f"LOG holds {found.last - found.first + 1} messages, {found.first} to {found.last}, "
+        "that are not this journal's",
+        why="a journal is imported into an empty NATS only",
+    )
