@@ -25,7 +25,9 @@ from schemas import codec
 from schemas.ids import NodeId, token
 from schemas.joining import FORMAT, Joining
 from services.fleet.settings_table import BY_NAME
+from services.log import server
 from services.log.permissions import User
+from services.log.permissions import user as known
 
 PRIVATE = 0o600
 LET_IN_SECONDS = 5.0
@@ -120,6 +122,27 @@ def revoke_one(here: Here, node: str) -> None:
     revoke(here.data, user)
     now = reload(here.data)
     result(f"{node} is let in no more" + ("" if now else ", once `flotilla up` runs here"))
+
+
+@click.command("entry")
+@click.argument("user")
+def entry(user: str) -> None:
+    """Print USER (control, agent.NODE, router.NAME, operator.NAME, admin) as nats-server's
+    configuration wants it.
+
+    For a fleet with a NATS of its own: deploy/nats-server-users.conf is made of such entries, and says
+    where their passwords stand.
+    """
+    found = known(user)
+    if found is None:
+        raise Failure(
+            Exit.USAGE,
+            "bad_name",
+            f"`{user}` is no user",
+            why="a role, and for agents, routers and operators a dot and a name of a-z, 0-9 and -",
+            steps=["flotilla join entry agent.node-1"],
+        )
+    result(server.entry(found, server.variable(found)).rstrip())
 
 
 class Row(Struct, frozen=True):

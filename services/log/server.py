@@ -94,12 +94,12 @@ def config(
 
 def users(passwords: Mapping[User, str], system: str) -> str:
     """Who may connect, and what each may do. Passwords, and that of the user `sys`, as they shall
-    stand in the file: `secret(…)`, or `$NAME` for a variable of the server's environment.
+    stand in the file: `secret(…)`, or a `variable(…)`.
 
     All are in the account where the streams of a server without users are; only `sys`, who sees the
     server itself and no log, is in another.
     """
-    entries = "".join(_user(each, passwords[each]) for each in sorted(passwords))
+    entries = "".join(entry(each, passwords[each]) for each in sorted(passwords))
     return (
         f"authorization {{\n  users: [\n{entries}  ]\n}}\n"
         f'accounts {{ SYS {{ users: [ {{user: "sys", password: {system}}} ] }} }}\n'
@@ -112,7 +112,13 @@ def secret(password: str) -> str:
     return _quoted(password)
 
 
-def _user(user: User, password: str) -> str:
+def variable(user: User) -> str:
+    """A password that stands elsewhere in the configuration: `$AGENT_NODE_1_PASSWORD`."""
+    return f"${user.text.replace('.', '_').replace('-', '_').upper()}_PASSWORD"
+
+
+def entry(user: User, password: str) -> str:
+    """One of `users`."""
     rights = user.rights
     answers = f"{ANSWERS}\n" if rights.answers else ""
     return (

@@ -1,10 +1,17 @@
 """What nats-server is run with."""
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from services.log import server
+from services.log.permissions import NAMED, ROLES, Role, User, user
+
+DEPLOY = Path(__file__).parents[3] / "deploy"
+TLS = Path(__file__).parents[2] / "data" / "tls"
 
 
 def test_finds_the_binary_of_the_wheel() -> None:
@@ -25,3 +32,85 @@ def test_writes_are_synced_and_nothing_listens_beyond_loopback(tmp_path: Path) -
     assert "sync_interval: always" in text
     assert 'listen: "127.0.0.1:4222"' in text
     assert "http" not in text
+
+
+HEADER = """\
+# One nats-server for several machines: TLS, and a user for every program with the rights of its role.
+#
+# Each node, router and person has an entry of its own: copy one, or have it made by
+# `flotilla join entry agent.NODE`. passwords.conf lies beside this file, readable by the server alone, and
+# has a line a user, a password or its bcrypt hash in quotes: AGENT_NODE_1_PASSWORD: "..."; the program
+# has the password itself in the file that its nats.password-file names.
+# SIGHUP makes the server read both anew; nobody else's connection is touched.
+# A test holds this file equal to what the programs themselves generate.
+
+include "passwords.conf"
+"""
+
+
+def users_file() -> str:
+    """deploy/nats-server-users.conf."""
+    names = ("control", "admin", "operator.cli", "agent.node-1", "router.router-1")
+    found = [user(name) for name in names]
+    passwords = {each: server.variable(each) for each in found if each is not None}
+    folder = Path("/etc/flotilla")
+    return (
+        HEADER
+        + server.config(
+            Path("/var/lib/flotilla/nats"),
+            4222,
+            host="0.0.0.0",
+            monitor_port=8222,
+            tls=server.Tls(folder / "nats.pem", folder / "nats.key"),
+        )
+        + server.users(passwords, "$SYS_PASSWORD")
+    )
+
+
+def test_the_documented_configuration_is_the_generated_one() -> None:
+    # spec: S1
+    assert (DEPLOY / "nats-server-users.conf").read_text() == users_file()
+
+
+def test_the_server_accepts_the_documented_configuration(tmp_path: Path) -> None:
+    text = (DEPLOY / "nats-server-users.conf").read_text()
+    file = tmp_path / "nats.conf"
+    file.write_text(text.replace("/etc/flotilla/nats", str(TLS / "server")))
+    names = re.findall(r"password: [$]([A-Z_0-9]+)", text)
+    assert len(names) == 6
+    lines = [f'{name}: "$2a$11$not-really-a-hash"\n' for name in names]
+    (tmp_path / "passwords.conf").write_text("".join(lines))
+    checked = subprocess.run(
+        [str(server.binary()), "-c", str(file), "-t"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert checked.returncode == 0, checked.stderr
+
+
+def test_monitoring_knows_no_users_and_stays_on_loopback(tmp_path: Path) -> None:
+    text = server.config(tmp_path, 4222, host="192.0.2.1", monitor_port=8222)
+    assert 'listen: "192.0.2.1:4222"' in text
+    assert 'http: "127.0.0.1:8222"' in text
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_user_is_known_again_by_its_name(role: Role) -> None:
+    made = User(role, "n-1" if role in NAMED else "")
+    assert user(made.text) == made
+
+
+@pytest.mark.parametrize(
+    "text", ["", "agent", "agent.", "agent.A", "agent.a.b", "control.x", "sys"]
+)
+def test_what_is_no_user_of_ours_is_none(text: str) -> None:
+    assert user(text) is None
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_answers_to_one_user_are_heard_by_nobody_else(role: Role) -> None:
+    """But by an administrator, who may everything."""
+    name = "n-1" if role in NAMED else ""
+    heard = [subject for subject in User(role, name).rights.subscribe if "_INBOX" in subject]
+    assert heard == ([] if role == "admin" else [f"_INBOX.{User(role, name).text}.>"])
