@@ -236,11 +236,14 @@ class Agent:
         """
         if stored.sequence <= self._obeyed(log_id):
             return
+        if self.trust.seen is not None and stored.sequence < self.trust.seen.obeyed:
+            log.warning("assignment.older", sequence=stored.sequence, obeyed=self.trust.seen.obeyed)
+            return  # The log was shortened, and has grown since.
         match read(stored.payload, Assignment):
             case Read(event=event) if event.log != log_prefix(log_id):
                 self.trust.look_again()
             case Read(document=assignment):
-                self.trust.note(stored.sequence)
+                self.trust.obeyed(stored.sequence)
                 self._assigned = (log_id, stored.sequence)
                 self.shards.assign(assignment, host, group)
             case other:

@@ -29,6 +29,7 @@ import structlog
 from schemas import codec, subjects
 from schemas.beats import ControlBeat
 from schemas.frames import Frame
+from schemas.ids import LogId
 from schemas.recovery import Damage
 from services.control.beating import is_routing, newest_routing, own_beat
 from services.control.checkpoint import Checkpoints
@@ -143,6 +144,8 @@ class Loop:
         self._alarm = asyncio.Event()
         self._progress = asyncio.Condition()
         self._requests: deque[tuple[Plan, asyncio.Future[Frame]]] = deque()
+        self._newest = (0, 0.0)
+        """LOG's newest message that was read: its sequence, and when LOG stored it."""
         self._wake_at: float | None = None
         self._following = False
 
@@ -250,6 +253,7 @@ class Loop:
         async for batch in tail.batches():
             for stored in batch:
                 self.state.apply(stored.sequence, stored.subject, stored.payload)
+            self._newest = (batch[-1].sequence, batch[-1].stamp)
             now = monotonic()
             routing = max((s.sequence for s in batch if is_routing(s.subject)), default=0)
             self.followers.folded(self.state.sequence, routing, now)
@@ -292,8 +296,14 @@ class Loop:
         while True:
             log_id = self.state.log_id
             if log_id is not None:
-                await self._seen.remember(Seen(log_id, self.state.sequence))
+                await self._seen.remember(self._seen_now(log_id))
             await asyncio.sleep(BEAT_SECONDS)
+
+    def _seen_now(self, log_id: LogId) -> Seen:
+        before, highest = self._seen.seen, self.state.sequence
+        if before is not None and (before.log, before.highest) == (log_id, highest):
+            return before
+        return Seen(log_id, highest, self._newest[1] if self._newest[0] == highest else 0.0)
 
     async def _sleep(self) -> None:
         seconds = self._tick_seconds if self.leading else STANDBY_SECONDS

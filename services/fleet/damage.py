@@ -19,6 +19,10 @@ class Seen(Struct, frozen=True):
 
     log: LogId
     highest: int
+    stamp: float = 0.0
+    """When LOG stored what stands at `highest`, in seconds; 0.0: not known."""
+    obeyed: int = 0
+    """LOG sequence of the assignment that an agent obeyed last: it never goes back to an older one."""
 
 
 def read_seen(content: bytes | None) -> Seen | None:
@@ -43,6 +47,12 @@ class Found(Struct, frozen=True):
     unreadable: str = ""
     """Not empty: a genesis is there that this version cannot read, and why."""
     seen: Seen | None = None
+    stamp: float = 0.0
+    """When LOG stored what stands at `seen.highest`; 0.0: not known, or no longer there."""
+
+
+SAME_SECONDS = 0.001
+"""Two stamps of one message differ by rounding alone."""
 
 
 def damage(found: Found) -> str | None:
@@ -59,6 +69,11 @@ def damage(found: Found) -> str | None:
     if found.genesis.log_id == seen.log:
         if found.head < seen.highest:
             return f"log {seen.log} ends at {found.head}, but {seen.highest} was seen: it was shortened"
+        if seen.stamp and found.stamp and abs(seen.stamp - found.stamp) > SAME_SECONDS:
+            return (
+                f"log {seen.log} holds another message at {seen.highest} than was seen: "
+                "it was shortened, and has grown since"
+            )
         return None
     if found.genesis.succeeds(seen.log):
         return None

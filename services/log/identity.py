@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable
 
 import structlog
+from msgspec.structs import replace
 
 from schemas import subjects
 from schemas.documents import Genesis
@@ -18,6 +19,7 @@ from services.fleet.damage import Found, Seen, damage
 from services.fleet.reading import Read, read
 from services.log import streams
 from services.log.connect import Connection
+from services.log.history import message_at
 from services.log.message import Unavailable
 from services.log.snapshot import get, get_from_log
 
@@ -44,9 +46,17 @@ async def look(connection: Connection, seen: Seen | None = None) -> Found:
         return Found(None, head, seen=seen)
     match read(stored.payload, Genesis):
         case Read(document=genesis):
-            return Found(genesis, head, seen=seen)
+            return Found(genesis, head, seen=seen, stamp=await _stamp(connection, seen))
         case other:
             return Found(None, head, unreadable=other.reason, seen=seen)
+
+
+async def _stamp(connection: Connection, seen: Seen | None) -> float:
+    """Asked only by who knows when its newest message was stored: control, which may read all of LOG."""
+    if seen is None or not seen.stamp:
+        return 0.0
+    found = await message_at(connection, seen.highest)
+    return 0.0 if found is None else found.stamp
 
 
 class Trust:
@@ -74,7 +84,13 @@ class Trust:
     def note(self, sequence: int) -> None:
         """LOG has been seen this far."""
         if self.seen is not None and sequence > self.seen.highest:
-            self.seen = Seen(self.seen.log, sequence)
+            self.seen = replace(self.seen, highest=sequence)
+
+    def obeyed(self, sequence: int) -> None:
+        """An assignment of the log was."""
+        self.note(sequence)
+        if self.seen is not None:
+            self.seen = replace(self.seen, obeyed=sequence)
 
     def look_again(self) -> None:
         """Something came that another log may have sent."""

@@ -42,3 +42,18 @@ def test_a_torn_disk_copy_counts_as_none() -> None:
     assert read_seen(None) is None
     assert read_seen(b'{"log": "01') is None
     assert read_seen(codec.encode(SEEN)) == SEEN
+
+
+def test_a_log_that_was_shortened_and_has_grown_again_is_told_by_its_newest_message() -> None:
+    # spec: L1
+    seen = Seen(LOG_ID, 40, stamp=100.0)
+    assert damage(Found(a_genesis(), 60, seen=seen, stamp=100.0)) is None
+    assert damage(Found(a_genesis(), 60, seen=seen)) is None  # LOG's age has taken it.
+    reason = damage(Found(a_genesis(), 60, seen=seen, stamp=101.0))
+    assert reason is not None
+    assert "another message at 40" in reason
+
+
+def test_who_slept_through_two_recoveries_moves_over() -> None:
+    genesis = a_genesis(OTHER, parent=LogId("e" * 32), ancestors=(LogId("e" * 32), LOG_ID))
+    assert damage(Found(genesis, 2, seen=SEEN)) is None
