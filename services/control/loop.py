@@ -62,6 +62,9 @@ STANDBY_SECONDS = 0.2
 STALLED_LOOKS = 5
 FOLD_SECONDS = 10.0
 """In which what stands in the log must come, while NATS is there."""
+ANSWER_SECONDS = 30.0
+"""How long a command may wait for the log; an election in a cluster of servers takes up to 10."""
+NO_ANSWER = f"the log has answered no write for {ANSWER_SECONDS:g} s"
 MOST_WAITING = 256
 """Commands that wait for their turn."""
 
@@ -73,7 +76,7 @@ class NotLeading(Exception):
 
 
 class OutcomeUnknown(Exception):
-    """The command was being written when this control had to leave: it may have been taken."""
+    """The command was being written, and may have been taken: why nobody waits for it longer."""
 
 
 class LogRefuses(Exception):
@@ -188,9 +191,15 @@ class Loop:
         if len(self._requests) >= MOST_WAITING:
             raise TooMany
         answer: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
-        self._requests.append((plan, answer))
+        self._requests.append(waiting := (plan, answer))
         self._alarm.set()
-        return await answer
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                return await answer
+        except TimeoutError:
+            if waiting in self._requests:  # Cancelled before it was begun: never carried out.
+                raise LogRefuses(NO_ANSWER) from None
+            raise OutcomeUnknown(NO_ANSWER) from None
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -361,7 +370,7 @@ class Loop:
                 self.writing.envelope(), planned.drafts
             )
         except BaseException:
-            _fail(answer, OutcomeUnknown())
+            _fail(answer, OutcomeUnknown("this control stopped leading while it was being written"))
             raise
         if not taken:
             _fail(
