@@ -35,6 +35,11 @@ def _warnings(loop: Loop, tokens: Tokens) -> Iterator[str]:
         yield trouble
     if loop.writing.refused:
         yield f"the log refused a write: {loop.writing.refused}"
+    if loop.writing.stuck and loop.connection.connected:
+        yield (
+            "the log answers no write: nats-server's disk is full and it needs a restart once there "
+            "is room, or too few of its servers are up"
+        )
     if loop.not_remembered:
         yield f"the disk does not hold how far the log was followed: {loop.not_remembered}"
     if tokens.trouble:

@@ -56,9 +56,9 @@ async def carry_out(loop: Loop, name: str, body: bytes, actor: Actor) -> Frame:
         return refusal(loop, "log_refuses", "the log takes no write", str(error))
     except TooMany:
         return refusal(loop, "too_many", "too many commands wait", "nothing was changed")
-    except OutcomeUnknown:
+    except OutcomeUnknown as error:
         message = f"{name} may or may not have been taken"
-        return refusal(loop, "outcome_unknown", message, *_LEFT)
+        return refusal(loop, "outcome_unknown", message, str(error), "flotilla catalog show")
 
 
 def not_here(loop: Loop) -> Refusal:
@@ -78,8 +78,4 @@ _RECOVERING = (
     "the log is being recovered: nothing is changed before it has a catalog",
     "engines run on, and are handed over",
     "flotilla journal recover",
-)
-_LEFT = (
-    "this control service stopped leading while it was being written",
-    "flotilla catalog show",
 )

@@ -158,9 +158,10 @@ class Writing:
         return True
 
     async def _until_known(self, events: Sequence[Sealed]) -> Appended | Fenced:
-        fence = self._leadership.fence
+        fence, again = self._leadership.fence, False
         while True:
             try:
-                return await append(self._connection, events, fence)
+                return await append(self._connection, events, fence, again=again)
             except Unavailable as error:
                 log.warning("append.unknown", reason=str(error))
+                again = True

@@ -9,7 +9,8 @@ How it fails:
   event stands there; if not, the batch goes again with the same event ids under a new batch id, and
   the server refuses what it has already. So it lands once, also when hours lie between.
 - A part of the batch is lost on the way: the server drops it whole, and it goes again.
-- NATS stays away: Unavailable after a minute; the same events may be given again.
+- NATS stays away, or answers no write (its disk is full): Unavailable after a minute; the same events
+  may be given `again`.
 - The server refuses for another reason: ApiError; NATS denies the subject: Denied. Nothing written.
 """
 
@@ -65,15 +66,20 @@ async def append(
     events: Sequence[Sealed],
     fence: int,
     patience_seconds: float = PATIENCE_SECONDS,
+    *,
+    again: bool = False,
 ) -> Appended | Fenced:
-    """Write 1 to 500 events, all or none, if `fence` is still the epoch document's sequence."""
+    """Write 1 to 500 events, all or none, if `fence` is still the epoch document's sequence.
+
+    `again`: the same events were given before, and what became of them was not known.
+    """
     if not 1 <= len(events) <= MAX_BATCH:
         raise ValueError(f"a batch has 1 to {MAX_BATCH} events, not {len(events)}")
     for event in events:
         check(event)
 
     async def attempt(number: int) -> Appended | Fenced:
-        landed = await _landed(connection, events) if number else None
+        landed = await _landed(connection, events) if number or again else None
         return landed or await _try(connection, events, fence)
 
     return await _persist(attempt, patience_seconds)
