@@ -1,6 +1,6 @@
 """Which replicas end: rules 2 to 5 of `reconcile.py`. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
@@ -33,8 +33,11 @@ def end_unwanted(turn: Turn, models: Mapping[ModelName, Model]) -> None:
             continue
         for standing in () if turn.braked else rollout.to_give_up(model, standings):
             bury(turn, standing, lost_by([standing], turn.verdicts))
-        for standing, reason in rollout.to_retire(model, standings):
-            end(turn, standing, reason)
+        retired = rollout.to_retire(model, standings)
+        surplus = any(reason == rollout.SURPLUS for _, reason in retired)
+        returned = _returned(turn, standings) if surplus else None
+        for standing, reason in retired:
+            end(turn, standing, reason, returned if reason == rollout.SURPLUS else None)
 
 
 def _last_report(standing: Standing) -> EventId | None:
@@ -42,8 +45,20 @@ def _last_report(standing: Standing) -> EventId | None:
     return None if newest is None else newest.event
 
 
-def end(turn: Turn, standing: Standing, reason: str) -> None:
-    """Drain a replica that serves; stop one that does not."""
+def _returned(turn: Turn, standings: Iterable[Standing]) -> EventId | None:
+    """The verdict that brought a node of theirs back since the catalog was swapped."""
+    pointer = turn.state.catalog.get(())
+    swapped = 0 if pointer is None else pointer.sequence
+    for node in sorted({plan.node for s in standings for plan in s.document.shards}):
+        verdict, held = turn.verdict(node), turn.state.verdict(node)
+        new = held is None or held.event != verdict.event or held.sequence > swapped
+        if verdict.document is not None and verdict.condition == "alive" and new:
+            return verdict.event
+    return None
+
+
+def end(turn: Turn, standing: Standing, reason: str, cause: EventId | None = None) -> None:
+    """Drain a replica that serves; stop one that does not. No `cause`: the swap of the catalog."""
     if standing.gone or standing.untouchable or standing.document.goal != "run":
         return
     document = replace(
@@ -55,7 +70,12 @@ def end(turn: Turn, standing: Standing, reason: str) -> None:
     )
     label = "replica.draining" if standing.serving else "replica.stopping"
     event = turn.drafts.put(
-        Order.RELEASE, _subject(document), label, document, cause=turn.pointer, corr=turn.pointer
+        Order.RELEASE,
+        _subject(document),
+        label,
+        document,
+        cause=cause or turn.pointer,
+        corr=None if cause else turn.pointer,
     )
     standing.becomes(document, event)
 

@@ -21,6 +21,8 @@ from services.log.state_at import NotKept, state_at
 
 TURN_SECONDS = 10.0
 """A question waits so long for those before it."""
+AHEAD_SECONDS = 60.0
+"""How far the asker's clock may be ahead of the fleet's: `now` is a moment, too."""
 
 
 class Busy(Exception):
@@ -84,9 +86,10 @@ class PastFleet:
                 raise outside(kept.first, kept.first_stamp)
             return Then(sequence, stamp)
         seconds = _seconds(text)
-        if seconds > max(now, kept.last_stamp):
+        newest = max(now, kept.last_stamp)
+        if seconds > newest + AHEAD_SECONDS:
             raise Outside("not_yet", f"{text} is yet to come", _ends(kept))
-        return Then(await sequence_at(self._connection, seconds), seconds)
+        return Then(await sequence_at(self._connection, seconds), min(seconds, newest))
 
     async def _stamp(self, sequence: int) -> float | None:
         """When it was stored. None: it is not kept."""

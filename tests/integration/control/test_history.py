@@ -2,18 +2,23 @@
 
 import asyncio
 import json
+import shlex
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
 import msgspec
+import pytest
 
-from schemas import codec
+from ctl.failure import Exit
+from ctl.main import run
+from schemas import codec, subjects
+from services.control import past
 from services.fleet.state import FleetState
 from services.log.connect import Connection
 from tests.support.control import Control, Controls, Node, a_live_node
@@ -128,6 +133,7 @@ async def test_a_story_is_told_as_it_was_lived(
         await causes_are_told(control, lost, heir, first, second)
         await what_did_not_happen_is_told(control, lived[4][0])
     await revisions_are_told(control)
+    await the_readme_can_be_typed(control)
     await what_is_not_kept_is_refused(control)
 
 
@@ -274,15 +280,19 @@ async def test_a_follower_is_told_every_event_once_over_restarts_of_control_and_
     followed = Followed(control, tmp_path, "--from-seq", "1")
     only = Followed(control, control.data, "--type", "catalog.", "--from-seq", "1")
     try:
-        for number, (program, kill) in enumerate(
-            [(control.program, True), (nats, True), (control.program, True), (nats, False)]
-        ):
+        ends: list[tuple[Callable[[], None], Callable[[], None]]] = [
+            (control.program.kill, control.program.start),
+            (nats.kill, nats.start),
+            (control.program.kill, control.program.start),
+            (nats.stop, nats.start),
+        ]
+        for number, (end, start) in enumerate(ends):
             _, answer = await control.apply(ONE, reason=str(number))
             _, answer = await control.apply("models: {}", pruneAll=True)
             if number % 2:
                 await followed.until(answer["asOfSeq"])
-            program.kill() if kill else nats.stop()
-            await asyncio.to_thread(program.start)
+            await asyncio.to_thread(end)
+            await asyncio.to_thread(start)
             await control.until_leading()
         _, answer = await control.apply(ONE)
         last = answer["asOfSeq"]
@@ -297,6 +307,18 @@ async def test_a_follower_is_told_every_event_once_over_restarts_of_control_and_
     assert swaps == [row["seq"] for row in followed.rows() if row["type"].startswith("catalog.")]
 
 
+async def the_readme_can_be_typed(control: Control) -> None:
+    page = Path("README.md").read_text()  # noqa: ASYNC240 - a small file.
+    _, _, below = page.partition("## Ask the log\n\n```\n")
+    lines = below.partition("```")[0].replace("smollm2", "one").splitlines()
+    commands = [shlex.split(line, comments=True)[1:] for line in lines]
+    assert len(commands) >= 5
+    where = ["--server", f"http://{control.address}", "--data", str(control.data)]
+    for words in commands:
+        then = ["now" if word.startswith("yesterday") else word for word in words]
+        assert await asyncio.to_thread(run, then + where) in {Exit.YES, Exit.NO}, words
+
+
 async def what_is_not_kept_is_refused(control: Control) -> None:
     kept = await asked(control, "events", limit=1)
     since = kept["keptFrom"]
@@ -308,3 +330,33 @@ async def what_is_not_kept_is_refused(control: Control) -> None:
     assert (await refused(control, "status", at="yesterday"))[1].startswith("bad_request")
     assert (await refused(control, "events", for_=f"pod/{quote('x')}"))[0] == 400
     assert (await refused(control, "events", from_=10**9))[1].startswith("not_yet")
+
+
+# spec: O5
+async def test_what_lies_before_the_logs_beginning_is_said_not_to_be_kept(
+    connection: Connection, controls: Controls
+) -> None:
+    stream = {"name": subjects.LOG, "subjects": [f"{subjects.LOG_ROOT}>"], "first_seq": 1000}
+    await connection.request(f"$JS.API.STREAM.CREATE.{subjects.LOG}", codec.encode(stream), 5.0)
+    control = controls.start()
+    await control.until_leading()
+    await control.apply(ONE)
+    told = await asked(control, "events")
+    assert (told["items"][0]["seq"], told["keptFromSeq"]) == (1000, 1000)
+    since = f"kept from {told['keptFrom']}, sequence 1,000"
+    assert await refused(control, "events", from_=7) == (404, f"not_kept: {since}")
+    assert await refused(control, "nodes", at=7) == (404, f"not_kept: {since}")
+    assert (await asked(control, "events", since=7))["items"][0]["seq"] == 1000
+
+
+async def test_who_waits_too_long_for_the_past_is_told_so(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(past, "TURN_SECONDS", 0.01)
+    fleet = past.PastFleet(connection)
+    async with fleet.turn():
+        with pytest.raises(past.Busy):
+            async with fleet.turn():
+                pass
+    async with fleet.turn():
+        pass

@@ -98,6 +98,21 @@ def test_a_replacement_is_there_because_a_node_was_lost() -> None:
     )
 
 
+# spec: O5 R2
+def test_a_replica_too_many_is_one_because_a_node_came_back() -> None:
+    fleet = a_fleet("node-1", "node-2", "node-3")
+    fleet.ready()
+    fleet.wait(61, fleet.nodes()[0])
+    fleet.turn()
+    fleet.report(fleet.replicas()[1], "loading")
+    fleet.wait(1)
+    fleet.turn()
+    (ended,) = [replica for replica in fleet.replicas() if replica.goal != "run"]
+    story = walked(why_replica(fleet.state, ended.id), log_of(fleet.script))
+    end = next(row for row in story.rows() if row.type == "replica.stopping")
+    assert next(row.type for row in story.rows() if row.id == end.cause) == "node.alive"
+
+
 # spec: O5
 def test_a_replica_that_is_gone_is_told_of_from_the_log() -> None:
     fleet = a_fleet("node-1")
