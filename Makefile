@@ -35,6 +35,8 @@ test: static ## All that CI runs: real processes, a real nats-server, a real eng
 nightly: static ## Properties over 30 times the examples; nodes, leaders and everything killed many times
 	EXAMPLES_TIMES=30 $(BIN)/pytest -q tests/unit
 	NODE_DEATHS=10 $(BIN)/pytest -q tests/e2e/test_node_death.py
+	ABSENCE_SECONDS=90 $(BIN)/pytest -q tests/integration/control/test_mass_silence.py
+	CONTROL_OFF_SECONDS=300 $(BIN)/pytest -q tests/e2e/test_agent_restart.py
 	TAKEOVERS=50 ACCEPTED=100 $(BIN)/pytest -q -s tests/e2e/test_takeover.py tests/e2e/test_accepted.py
 
 nats-cli: ## The stock `nats` command line, which the test of docs/nats-cli.md runs
