@@ -4,6 +4,7 @@ import http.client
 import json
 import os
 import re
+import shlex
 import socket
 import stat
 import subprocess
@@ -110,6 +111,9 @@ def test_a_second_machine_joins_serves_and_is_let_in_no_more(
     up: Up, second: Second, tmp_path: Path
 ) -> None:
     # spec: S1, T10, A4
+    typed = readme()
+    assert typed[0] == ["up", "--listen", "10.0.0.1"]
+    assert typed[2] == ["agent", "--join", "node-2.join"]
     up.start(*up.flags, "--listen", FIRST, *CERTIFICATES)
     told = up.until_told(UP)
     assert "no TLS" not in told
@@ -117,7 +121,7 @@ def test_a_second_machine_joins_serves_and_is_let_in_no_more(
     assert_only_what_a_second_machine_needs_is_open(up)
 
     file = tmp_path / "node-2.join"
-    made = up.flotilla("join", "create", "node-2", "--to", str(file))
+    made = up.flotilla(*typed[1], "--to", str(file))
     assert made.returncode == Exit.YES, made
     joining = Joining(**json.loads(file.read_bytes()))
     assert joining.url == f"tls://{FIRST}:{up.nats}"
@@ -135,6 +139,13 @@ def test_a_second_machine_joins_serves_and_is_let_in_no_more(
     assert "node-2" not in up.flotilla("join", "list", "-o", "name").stdout
     blocking_until(lambda: "does not let user agent.node-2 in" in second.health()[1], "it is told")
     assert answered(up.router)
+
+
+def readme() -> list[list[str]]:
+    """What "Add a second machine" says to type."""
+    page = (Path(__file__).parents[3] / "README.md").read_text()
+    block = page.partition("## Add a second machine\n\n```\n")[2].partition("```")[0]
+    return [shlex.split(line, comments=True)[1:] for line in block.splitlines()]
 
 
 def assert_only_what_a_second_machine_needs_is_open(up: Up) -> None:
