@@ -72,7 +72,7 @@ class Pull:
         self._connection = connection
         self._stream = stream
         self._name = f"r{secrets.token_hex(8)}"
-        self._inbox = f"_INBOX.{self._name}"
+        self._inbox = f"{connection.inbox}.{self._name}"
         self._config = config
         self._arrived: deque[Message] = deque()
         self._wake = asyncio.Event()
