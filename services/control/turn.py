@@ -11,7 +11,7 @@ from services.control.drafts import Drafts
 from services.control.launch import launch
 from services.control.silence import Silence
 from services.fleet.catalog import CatalogFaults, from_json
-from services.fleet.standing import Standing, Verdict
+from services.fleet.standing import NEVER_JUDGED, Standing, Verdict
 from services.fleet.state import FleetState
 
 Told = dict[ReplicaId, list[tuple[NodeId, AssignedShard]]]
@@ -70,7 +70,7 @@ class Turn(Struct, kw_only=True):
         return None if model is None else launch(self.state, model, replica, plan)
 
     def verdict(self, node: NodeId) -> Verdict:
-        return self.verdicts.get(node, Verdict(None, None))
+        return self.verdicts.get(node, NEVER_JUDGED)
 
     def model_as_placed(self, replica: ReplicaDocument) -> Model | None:
         """The model as it was in the revision that the replica was placed for, if that is kept."""

@@ -48,7 +48,7 @@ class Verdict(Struct, frozen=True):
 
 
 Verdicts = Mapping[NodeId, Verdict]
-_NEVER_JUDGED = Verdict(None, None)
+NEVER_JUDGED = Verdict(None, None)
 
 
 class Standing(Struct, kw_only=True, gc=False):
@@ -218,7 +218,7 @@ def stand(
 
 
 def _of(verdicts: Verdicts, node: NodeId) -> Verdict:
-    return verdicts.get(node, _NEVER_JUDGED)
+    return verdicts.get(node, NEVER_JUDGED)
 
 
 def stand_all(
