@@ -94,8 +94,8 @@ def judge(
     if found.missing:
         was = "" if seen is None else f"; log {seen.log} was followed to {seen.highest}"
         return None if seen is None and not applied else found.missing + was
-    if subjects.GENESIS in state.unreadable:
-        return "the genesis in STATE cannot be read"
+    if (bad := state.unreadable.get(subjects.GENESIS)) is not None:
+        return damage(found) or f"the genesis cannot be read: {bad.reason}"
     held = state.genesis.get(())
     in_state = None if held is None else held.document
     if _contradict(found.genesis, in_state):

@@ -22,7 +22,7 @@ def live(loop: Loop, tokens: Tokens) -> Live:
         routers=_routers(loop),
         agents=loop.followers.agents(loop.state, loop.ears.agents(), monotonic()),
         damaged_agents=loop.ears.damaged_agents(),
-        warnings=(*_warnings(loop, tokens), *loop.opener.warnings),
+        warnings=(*_warnings(loop, tokens), *loop.opener.warnings, *loop.opener.past),
         catalog_refused=loop.current().refused,
     )
 

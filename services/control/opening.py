@@ -28,11 +28,15 @@ from services.log.connect import Connection
 from services.log.documents import read_documents
 from services.log.event_ids import new_event_id
 from services.log.guarded import write
+from services.log.history import bounds
 from services.log.identity import look
 from services.log.rebuild import make_room
 from services.log.snapshot import get_from_log
+from services.log.streams import LogMissing
 
 FORMAT = 1
+SLACK_SECONDS = 2 * 24 * 3600.0
+"""A leader writes at least once a day: what LOG's age takes ends so near its limit."""
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
@@ -66,6 +70,8 @@ class Opener:
     ) -> None:
         self.damage: Damage | None = None
         self.warnings: tuple[str, ...] = ()
+        self.past: tuple[str, ...] = ()
+        """What is missing of the history, for `status` too."""
         self.last_read = FleetState()
         """What STATE held at the last try, damaged or not."""
         self._connection = connection
@@ -86,6 +92,7 @@ class Opener:
         state = self.last_read = await self._read_state()
         found = await look(self._connection, seen)
         self._judge(found, judge(found, state, state.sequence, reports))
+        self.past = await self._purged(state)
         newest = await streams.newest(self._connection)
         if state.log_id is None and found.genesis is None:
             await self._write_genesis(newest.server_now, found.head)
@@ -96,6 +103,20 @@ class Opener:
         seen, applied, reports = self._seen.seen, state.sequence, self._reports()
         found = await look(self._connection, seen)
         self._judge(found, judge(found, state, applied, reports))
+        self.past = await self._purged(state)
+
+    async def _purged(self, state: FleetState) -> tuple[str, ...]:
+        """What was taken out of LOG's beginning, though its age did not take it."""
+        try:
+            found = await bounds(self._connection)
+        except LogMissing:
+            return ()
+        young = self._now() - found.first_stamp < streams.KEPT_SECONDS - SLACK_SECONDS
+        if not 0 < state.began < found.first or (found.first_stamp and not young):
+            return ()
+        return (
+            f"LOG begins at {found.first}: the history before it was purged; the state is whole",
+        )
 
     def _judge(self, found: Found, reason: str | None) -> None:
         if reason is None:

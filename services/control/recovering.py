@@ -203,13 +203,14 @@ class Recovering:
 
     async def _found(self, log_id: LogId, known: Known) -> No | None:
         """Begin the log. None: it stands."""
-        seen = self._seen.seen
+        seen, damage = self._seen.seen, self._opener.damage
         earlier = lineage(
             [None if seen is None else seen.log],
             _logs(known.memory),
             _logs(known.left),
             _logs(self._state()),
             [report.log for report in self._ears.reports()],
+            [LogId(damage.found_log)] if damage is not None and damage.found_log else [],
         )
         genesis = Genesis(log_id=log_id, format=FORMAT, parent=earlier[0], ancestors=earlier)
         highest = max(

@@ -9,6 +9,7 @@ How it fails: as `services.log.snapshot` does; Unavailable, and the caller asks 
 import asyncio
 from collections.abc import Sequence
 
+from schemas import subjects
 from services.fleet.families import family_of
 from services.fleet.state import FleetState
 from services.log.connect import Connection
@@ -21,8 +22,10 @@ FOLD_AT_ONCE = 500
 
 async def read_documents(connection: Connection) -> tuple[list[Stored], FleetState]:
     """In LOG's order, and folded; the state's sequence is S, the highest one in STATE."""
-    documents, _ = await read_state(connection)
-    documents.sort(key=lambda stored: stored.sequence)
+    documents, newest = await read_state(connection)
+    # The last genesis may be a stranger's: which one is in force, only all of them tell.
+    geneses = await read_history(connection, subjects.GENESIS, newest + 1)
+    documents = sorted([*geneses, *documents], key=lambda stored: stored.sequence)
     state = FleetState()
     await fold(state, documents)
     earlier = [

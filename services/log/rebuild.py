@@ -17,7 +17,7 @@ from services.fleet.state import FleetState
 from services.log import api, streams
 from services.log.connect import Connection
 from services.log.history import read_range
-from services.log.snapshot import read_state
+from services.log.snapshot import read_history, read_state
 from services.log.stored import Stored
 
 
@@ -27,6 +27,7 @@ async def what_is_left(connection: Connection, below: int | None = None) -> Flee
     if await streams.has(connection, subjects.LOG):
         # STATE holds what came before; but not what a later log has written over.
         span = (newest + 1, None) if below is None else (1, below - 1)
+        found += await read_history(connection, subjects.GENESIS, newest + 1)
         async for batch in read_range(connection, *span, [subjects.STATE_ROOT + ">"]):
             found += batch
     state = FleetState()

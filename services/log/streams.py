@@ -6,6 +6,9 @@ How it fails:
 - A stream stands there with other settings: ours are put right, others are left as they are. What the
   server refuses to change is a fault that names the setting; nothing is deleted to get our way.
 - A cluster has too few servers for the copies wanted: a fault; no stream is made with fewer.
+- A stream of a cluster has no leader, or a server does not know it: Unavailable. Its answer would be what
+  its own copy holds, and that may be far behind what others have acknowledged. One whose copy is
+  broken (seen after kill -9) answers beside the leader for good, so several answers are asked for.
 - NATS away: Unavailable, from `create`, `exists` and `head`; `wait` waits.
 """
 
@@ -27,6 +30,11 @@ _KIB = 1024
 _MIB = 1024 * _KIB
 
 POLL_SECONDS = 0.25
+ASKED_AT_MOST = 5
+LEADERLESS_SECONDS = 0.1
+"""Between two questions to a stream that has no leader."""
+KEPT_SECONDS = 30 * 24 * 3600.0
+"""LOG's history."""
 SYNC_UNKNOWN = (
     "sync_interval cannot be read (control.nats-monitor says where): unless the server has `always`, "
     "a power cut may lose up to two minutes of acknowledged writes"
@@ -49,7 +57,7 @@ _LOG: dict[str, Any] = {
     "name": subjects.LOG,
     "subjects": [subjects.LOG_ROOT + ">"],
     "compression": "s2",
-    "max_age": 30 * _DAY,
+    "max_age": int(KEPT_SECONDS) * _SECOND,
     "max_msg_size": _MIB,
     "duplicate_window": 120 * _SECOND,
     "allow_direct": True,
@@ -93,12 +101,21 @@ class StreamState(Struct, frozen=True):
     last_ts: str
 
 
+class Copies(Struct, frozen=True):
+    """Of JetStream's answer, what is used here: who keeps a stream together."""
+
+    leader: str = ""
+    replicas: tuple[dict[str, Any], ...] = ()
+    """The others."""
+
+
 class StreamInfo(Struct, frozen=True):
     """Of JetStream's answer, what is used here."""
 
     config: dict[str, Any]
     state: StreamState
     ts: str = ""
+    cluster: Copies = Copies()
 
 
 class Head(Struct, frozen=True):
@@ -215,12 +232,18 @@ async def newest(connection: Connection) -> Head:
 
 
 async def _info(connection: Connection, name: str) -> StreamInfo | None:
-    try:
-        return await api.call(connection, f"STREAM.INFO.{name}", None, StreamInfo)
-    except ApiError as error:
-        if error.code == api.STREAM_NOT_FOUND:
-            return None
-        raise Unavailable(f"stream {name}: {error}") from error
+    """As the stream's leader tells it."""
+    for _ in range(ASKED_AT_MOST):
+        try:
+            found = await api.call(connection, f"STREAM.INFO.{name}", None, StreamInfo)
+        except ApiError as error:
+            if error.code == api.STREAM_NOT_FOUND:
+                return None
+            raise Unavailable(f"stream {name}: {error}") from error
+        if found.cluster.leader or not found.cluster.replicas:
+            return found
+        await asyncio.sleep(LEADERLESS_SECONDS)
+    raise Unavailable(f"stream {name} has no leader")
 
 
 class LogDamaged(Exception):

@@ -16,7 +16,9 @@ import pytest
 import pytest_asyncio
 
 from schemas import subjects
+from schemas.ids import LogId, ModelName, NodeId
 from services.log.connect import Connection
+from tests.builders import a_genesis, an_event
 from tests.support.fleet import LiveFleet, catalog_of, tiny_entry
 from tests.support.load import streaming
 from tests.support.waiting import eventually
@@ -103,8 +105,13 @@ async def recover(fleet: LiveFleet, way: str, **options: object) -> None:
     """Take a way out, and wait until the fleet is as it was."""
     answer = await chosen(fleet, {"way": way, **options})
     assert answer["kind"] == "Accepted", json.dumps(answer)
+    await until_sound(fleet)
 
-    async def over() -> bool:
+
+async def until_sound(fleet: LiveFleet) -> None:
+    """Until there is nothing to complain of."""
+
+    async def sound() -> bool:
         status = await fleet.ask("status")
         return (
             status is not None
@@ -115,7 +122,7 @@ async def recover(fleet: LiveFleet, way: str, **options: object) -> None:
             and status["replicas"] == {"ready": 2}
         )
 
-    await eventually(over, f"recovered from {way}")
+    await eventually(sound, "the fleet is as it was")
 
 
 @asynccontextmanager
@@ -183,12 +190,21 @@ async def test_with_nothing_left_the_fleet_is_taken_over_from_its_agents(
                 await ask(connection, "DELETE", stream=stream)
         await damage_of(fleet)
         restart(fleet, "control-1", "node-2")
+
+        async def heard() -> bool:
+            answer = await fleet.ask("journal/recovery")
+            return answer is not None and answer["running"] == {"tiny": 2}
+
+        await eventually(heard, "both agents say what they run")
         assert set(await possible(fleet)) == {"agents"}
-        for refused, code in (
+        wrong: tuple[tuple[dict[str, object], str], ...] = (
             ({"way": "memory"}, "impossible"),
             ({"way": "agents"}, "no_catalog"),
             ({"way": "agents", "catalog": "models: {}"}, "would_stop"),
-            ({"way": "agents", "catalog": catalog.replace("replicas: 2", "replicas: 1")}, "would_stop"),
+            (
+                {"way": "agents", "catalog": catalog.replace("replicas: 2", "replicas: 1")},
+                "would_stop",
+            ),
         ):
             assert (await chosen(fleet, refused))["code"] == code
         await recover(fleet, "agents", catalog=catalog)
@@ -219,6 +235,80 @@ async def test_a_truncated_log_is_gone_on_from_by_what_state_holds(living: LiveF
             await ask(connection, "DELETE")
             config.pop("first_seq", None)
             await ask(connection, "CREATE", config)
-        assert "LOG ends at 0" in (await damage_of(fleet))["reason"]
+        assert "STATE goes to" in (await damage_of(fleet))["reason"]
+        restart(fleet, "control-1")
+        await recover(fleet, "log")
+
+
+async def test_a_purged_log_has_lost_its_past_and_nothing_else(living: LiveFleet) -> None:
+    fleet = living
+    async with untouched(fleet):
+        async with administrator(fleet) as connection:
+            config = (await ask(connection, "INFO"))["config"]
+            await ask(connection, "UPDATE", config | {"deny_purge": False})
+            await ask(connection, "PURGE", {})
+        restart(fleet, "control-1", "node-1")
+
+        async def told() -> bool:
+            status = await fleet.ask("status")
+            return bool(
+                status
+                and status["leading"]
+                and not status["damage"]
+                and any("the history before it was purged" in line for line in status["warnings"])
+            )
+
+        await eventually(told, "status names the purge")
+        await fleet.until_ready("tiny", 2)
+
+
+async def test_garbage_on_our_subjects_is_set_aside_and_mended(living: LiveFleet) -> None:
+    # spec: L5
+    fleet = living
+    bad = (
+        subjects.CATALOG,
+        subjects.replica(ModelName("tiny"), 0),
+        subjects.node_verdict(NodeId("node-1")),
+        "flotilla.log.s.strange.thing",
+    )
+    async with untouched(fleet):
+        async with administrator(fleet) as connection:
+            for subject in bad:
+                await connection.request(subject, b"garbage", 5)
+            for subject, optional in (("moon", True), ("sun", False)):
+                event = an_event({}, version=99, optional=optional)
+                await connection.request(f"flotilla.log.s.{subject}", event, 5)
+            shard = subjects.node_shard(NodeId("node-2"), 0)
+            await connection.request(shard, b"garbage", 5)
+
+        async def named() -> bool:
+            status = await fleet.ask("status")
+            lines = "".join(status["attention"]) if status else ""
+            return all(f"flotilla journal mend {subject}" in lines for subject in bad)
+
+        await eventually(named, "status names every bad document")
+        restart(fleet, "control-1", "node-1")
+        await eventually(named, "a restarted control does, too")
+        found = await eventually(lambda: fleet.ask("journal/bad"), "bad documents are listed")
+        rows = {row["subject"]: row for row in found["items"]}
+        assert rows[shard]["writer"] == "agent node-2"
+        assert rows[subjects.CATALOG]["lastGood"] > 0
+        assert rows["flotilla.log.s.moon"]["optional"]
+        for subject in (*bad, "flotilla.log.s.sun"):
+            to = "gone" if subject.startswith("flotilla.log.s.s") else "last-good"
+            code, answer = await fleet.call("journal/bad", {"subject": subject, "to": to})
+            assert code == 200, answer
+        await until_sound(fleet)
+
+
+async def test_a_foreign_genesis_is_damage_and_is_recovered_from_what_stands(
+    living: LiveFleet,
+) -> None:
+    fleet = living
+    genesis = an_event(a_genesis(LogId("f" * 32)), log=LogId("f" * 32))
+    async with untouched(fleet):
+        async with administrator(fleet) as connection:
+            await connection.request(subjects.GENESIS, genesis, 5)
+        assert "another log" in (await damage_of(fleet))["reason"]
         restart(fleet, "control-1")
         await recover(fleet, "log")
