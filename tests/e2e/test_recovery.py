@@ -205,7 +205,8 @@ async def test_with_nothing_left_the_fleet_is_taken_over_from_its_agents(
                 {"way": "agents", "catalog": catalog.replace("replicas: 2", "replicas: 1")},
                 "would_stop",
             ),
-        ):
+        )
+        for refused, code in wrong:
             assert (await chosen(fleet, refused))["code"] == code
         await recover(fleet, "agents", catalog=catalog)
 
