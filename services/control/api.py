@@ -73,7 +73,7 @@ class Api:
         loop = self._loop
         if loop.damage is not None:
             return False, loop.damage.reason
-        trouble = loop.connection.trouble
+        trouble = loop.connection.trouble or loop.writing.refused
         if loop.state.log_id:
             return True, trouble
         return False, trouble or "the log has not been read yet"

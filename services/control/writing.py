@@ -106,9 +106,10 @@ class Writing:
 
     def _refuse(self, event: str, error: ApiError) -> None:
         """Tried anew at the next tick; told once a reason."""
-        if self.refused != str(error):
-            log.error(event, reason=str(error))
-            self.refused = str(error)
+        reason = f"the event log is full: {error}" if error.full else str(error)
+        if self.refused != reason:
+            log.error(event, reason=reason)
+            self.refused = reason
 
     def fell(self, reason: str) -> None:
         """Another leads."""

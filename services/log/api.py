@@ -20,6 +20,10 @@ STREAM_NOT_FOUND = 10059
 WRONG_LAST_SEQUENCE = 10071
 ANOTHER_IN_FLIGHT = 10164
 BATCH_INCOMPLETE = 10176
+INSUFFICIENT_RESOURCES = 10023
+NO_STORAGE = 10047
+STORE_FAILED = 10077
+"""Among others: the stream has reached its limit of bytes or messages."""
 BATCH_DUPLICATE = 10201
 
 
@@ -30,6 +34,11 @@ class ApiError(Exception):
         super().__init__(f"{description} ({code})")
         self.code = code
         self.description = description
+
+    @property
+    def full(self) -> bool:
+        """There is no room: in the stream, or in what the server may use of its disk."""
+        return self.code in (INSUFFICIENT_RESOURCES, NO_STORAGE, STORE_FAILED)
 
 
 class Error(Struct, frozen=True):
