@@ -52,13 +52,14 @@ class HistoryApi:
 
     async def past(self, route: str, request: web.Request) -> frames.Frame:
         """The route's answer as it would have been at `?at=`."""
-
         return await self._or_refusal(self._as_of(route, request))
 
     async def _as_of(self, route: str, request: web.Request) -> frames.Frame:
         async with self._past.turn():
             then = await self._past.then(request.query["at"], self._loop.now())
-            seen = self._seen(then, await self._past.state(then))
+            state = await self._past.state(then)
+            then = then if then.seconds else Then(then.sequence, _newest(state))
+            seen = self._seen(then, state)
             frame = await self._then(route, request, seen)
         return replace(frame, as_of=codec.rfc3339(then.seconds))
 
@@ -153,6 +154,11 @@ class HistoryApi:
     def _no_revision(self, revision: int) -> frames.Refusal:
         no = not_kept(self._loop.state, revision)
         return self._refusal(no.code, no.message, no.why, no.next)
+
+
+def _newest(state: FleetState) -> float:
+    """When control last wrote, by then."""
+    return codec.seconds(state.newest_control_at) if state.newest_control_at else 0.0
 
 
 def _revision(text: str) -> int:

@@ -16,7 +16,7 @@ from msgspec import Struct
 from schemas import codec
 from services.fleet.state import FleetState
 from services.log.connect import Connection
-from services.log.history import Bounds, bounds, read_range, sequence_at
+from services.log.history import Bounds, bounds, message_at, sequence_at
 from services.log.state_at import NotKept, state_at
 
 TURN_SECONDS = 10.0
@@ -49,7 +49,7 @@ class Then(Struct, frozen=True):
     sequence: int
     """The last one that had been stored by then."""
     seconds: float
-    """Since 1970."""
+    """Since 1970. 0.0: only a checkpoint holds it, and not when it was stored."""
 
 
 class PastFleet:
@@ -81,29 +81,24 @@ class PastFleet:
             sequence = int(text)
             if sequence > kept.last:
                 raise Outside("not_yet", f"sequence {sequence:,} is yet to come", _ends(kept))
-            stamp = await self._stamp(sequence)
-            if sequence < kept.first or stamp is None:
-                raise outside(kept.first, kept.first_stamp)
-            return Then(sequence, stamp)
+            return Then(sequence, await self._stamp(sequence))
         seconds = _seconds(text)
         newest = max(now, kept.last_stamp)
         if seconds > newest + AHEAD_SECONDS:
             raise Outside("not_yet", f"{text} is yet to come", _ends(kept))
         return Then(await sequence_at(self._connection, seconds), min(seconds, newest))
 
-    async def _stamp(self, sequence: int) -> float | None:
-        """When it was stored. None: it is not kept."""
-        batches = read_range(self._connection, sequence, sequence)
-        stamps = [stored.stamp async for batch in batches for stored in batch]
-        return stamps[0] if stamps else None
+    async def _stamp(self, sequence: int) -> float:
+        stored = await message_at(self._connection, sequence) if sequence > 0 else None
+        return 0.0 if stored is None else stored.stamp
 
     async def state(self, then: Then) -> FleetState:
         """The fleet as it was; to be read only. Raises Outside."""
-        stamp = await self._stamp(then.sequence)
-        if stamp is None:
+        if then.sequence < 1:
             kept = await bounds(self._connection)
             raise outside(kept.first, kept.first_stamp)
-        if self._last is not None and self._last[:2] == (then.sequence, stamp):
+        stamp = await self._stamp(then.sequence)
+        if self._last is not None and stamp and self._last[:2] == (then.sequence, stamp):
             return self._last[2]
         found = await state_at(self._connection, then.sequence)
         if isinstance(found, NotKept):
@@ -120,13 +115,9 @@ def _seconds(text: str) -> float:
 
 
 def outside(first: int, stamp: float) -> Outside:
-    """Before what is kept."""
-    if not stamp:
-        return Outside("not_kept", "the log is empty", "nothing has happened yet")
-    since = codec.rfc3339(stamp)
-    return Outside(
-        "not_kept", "that is not kept any more", f"kept from {since}, sequence {first:,}"
-    )
+    """Before what is kept. `stamp` 0.0: it is not known when that was."""
+    since = f"{codec.rfc3339(stamp)}, " if stamp else ""
+    return Outside("not_kept", "that is not kept", f"kept from {since}sequence {first:,}")
 
 
 def _ends(kept: Bounds) -> str:
