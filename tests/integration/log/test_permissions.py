@@ -177,6 +177,7 @@ async def test_an_agent_answers_control_wherever_that_listens(
         pytest.param(f"{DIRECT}.{subjects.LOG}.{S}assignment.n2", id="reads another's assignment"),
         pytest.param(f"{DIRECT}.{subjects.STATE}.{S}assignment.n2", id="the same from STATE"),
         pytest.param("flotilla.rpc.agent.n2.logs", id="asks another agent"),
+        pytest.param("flotilla.rpc.control.rollback", id="commands control"),
         pytest.param(f"$JS.API.CONSUMER.CREATE.{subjects.LOG}.x", id="creates a consumer"),
         pytest.param(f"$JS.API.STREAM.DELETE.{subjects.LOG}", id="deletes a stream"),
         pytest.param(f"$JS.API.STREAM.MSG.GET.{subjects.LOG}", id="gets any message"),
@@ -248,6 +249,7 @@ async def test_a_router_reads_what_it_routes_by_and_writes_its_report(
         pytest.param(f"{LOG}e.usage.r2", id="another's usage"),
         pytest.param("flotilla.beat.router.r2", id="another's beat"),
         pytest.param("flotilla.beat.agent.n1", id="an agent's beat"),
+        pytest.param("flotilla.rpc.control.rollback", id="commands control"),
         pytest.param(f"{DIRECT}.{subjects.LOG}.{S}assignment.n1", id="reads an assignment"),
         pytest.param(f"$JS.API.STREAM.PURGE.{subjects.STATE}", id="purges"),
     ],
@@ -272,6 +274,15 @@ async def test_a_router_makes_no_consumer_whose_filter_is_wider_than_its_subject
 async def test_an_operator_reads_everything_and_asks(
     control: Connection, operator: Connection
 ) -> None:
+    async with asyncio.TaskGroup() as group:
+
+        def answer(message: Message) -> None:
+            group.create_task(control.publish(message.reply, b"done"))
+
+        await control.subscribe("flotilla.rpc.control.*", answer)
+        await control.barrier()
+        told = await operator.request("flotilla.rpc.control.rollback", b"", ANSWER_SECONDS)
+        assert told.payload == b"done"
     await stored(control, f"{S}assignment.n1")
     assert await streams.head(operator) >= 1
     wanted = {"last_by_subj": f"{S}assignment.n1"}
