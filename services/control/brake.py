@@ -19,7 +19,8 @@ this process; what has fallen silent most likely runs on, and comes back.
 
 While it is on nobody is lost, nothing is given up and nothing is rebuilt. Nodes still become
 unreachable, and their endpoints the last choice. What operators ask for goes on: other catalogs, rolls,
-placement in the room there is.
+placement in the room there is. So does the end of what is above the wanted number, as when a lost node
+comes back to what was rebuilt before.
 
 What this needs from history stands in the log: the brake's own document, and in each verdict since when
 the node is silent. How long a node has been silent is measured by this process and begins with its
@@ -124,8 +125,12 @@ def muster(state: FleetState, silence: Silence, now: float) -> Fleet:
     earliest, pardoned = _bounds(state, now)
     nodes = silent = aside = 0
     for key, info in state.infos.items():
+        node = info.document.node
+        if silence.nodes.get(node, SILENT_SECONDS) < SILENT_SECONDS:
+            nodes += 1  # Heard: nearly every node in nearly every pass.
+            continue
         held = state.verdicts.get(key)
-        began = _began(info.document.node, None if held is None else held.document, silence, now)
+        began = _began(node, None if held is None else held.document, silence, now)
         if began is None:
             nodes += 1
         elif began.counted >= earliest and began.logged > pardoned:
