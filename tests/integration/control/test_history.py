@@ -351,6 +351,30 @@ async def what_is_not_kept_is_refused(control: Control) -> None:
     assert (await refused(control, "events", from_=10**9))[1].startswith("not_yet")
 
 
+# spec: O5 L7
+async def test_a_standby_tells_every_event_once_also_when_it_takes_over(
+    controls: Controls, tmp_path: Path
+) -> None:
+    first = controls.start("control-1")
+    await first.until_leading()
+    second = controls.start("control-2")
+    await second.until_status(lambda status: status["log"], "follows")
+    followed = Followed(second, tmp_path, "--from-seq", "1")
+    try:
+        _, answer = await first.apply(ONE)
+        await followed.until(answer["asOfSeq"])
+        first.program.kill()
+        await second.until_leading()
+        _, answer = await second.apply("models: {}", pruneAll=True)
+        await followed.until(answer["asOfSeq"])
+    finally:
+        followed.end()
+    rows = followed.rows()
+    assert [row["seq"] for row in rows] == list(range(1, len(rows) + 1))
+    claims = [row["summary"] for row in rows if row["type"] == "control.claimed"]
+    assert claims == ["control control-1 took the lead", "control control-2 took the lead"]
+
+
 # spec: O5
 async def test_what_lies_before_the_logs_beginning_is_said_not_to_be_kept(
     connection: Connection, controls: Controls
