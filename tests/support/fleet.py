@@ -45,6 +45,8 @@ class LiveFleet:
         self.logs.mkdir(parents=True, exist_ok=True)
         self.doors = Doors(root / "doors", "admin") if users else None
         self.nats = NatsServer(root / "nats", users=self.doors.text if self.doors else "")
+        self.nats_url = ""
+        """Where programs find it, if not where it is: a proxy."""
         self.programs: dict[str, Program] = {}
         self._addresses: dict[str, str] = {}
         self._session: aiohttp.ClientSession | None = None
@@ -104,7 +106,7 @@ class LiveFleet:
 
     def _add(self, name: str, module: str, env: dict[str, str], address: str) -> Program:
         common = {
-            "FLOTILLA_NATS_URL": self.nats.url,
+            "FLOTILLA_NATS_URL": self.nats_url or self.nats.url,
             "FLOTILLA_DATA_DIR": str(self.root / name),
             f"FLOTILLA_{module.upper()}_NAME": name,
         }

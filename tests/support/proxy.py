@@ -1,4 +1,4 @@
-"""A TCP proxy in front of a nats-server that can lose or repeat single messages, or be shut.
+"""A TCP proxy in front of a nats-server that can lose or repeat single messages, fall silent, or be shut.
 
 To the client, messages may be lost (a write goes in while its answer does not come) or come twice.
 From the client, they may be lost too (a write that never goes in).
@@ -27,6 +27,8 @@ class Proxy:
         self.port = 0
         self.shut = False
         """No link comes about."""
+        self.mute = False
+        """Links stay open, and nothing at all comes through, either way."""
         self.drop: Callable[[Frame], bool] = lambda _: False
         """Of those to the client."""
         self.swallow: Callable[[Frame], bool] = lambda _: False
@@ -91,6 +93,8 @@ class Proxy:
                     continue
                 line += body
                 line += line if self.repeat(frame) else b""
+            if self.mute:
+                continue
             writer.write(line)
             await writer.drain()
         raise ConnectionResetError
@@ -103,6 +107,8 @@ class Proxy:
                 if self.swallow(_sent(words, body)):
                     continue
                 line += body
+            if self.mute:
+                continue
             writer.write(line)
             await writer.drain()
         raise ConnectionResetError
