@@ -15,7 +15,7 @@ from services.fleet.settings import usage
 from services.fleet.units import Wrong
 from services.journal.checks import Finding
 from services.journal.export import Export, Span, summary
-from services.journal.folder import Folder, Torn
+from services.journal.folder import Folder, Torn, writing
 from services.journal.importing import Import
 from services.journal.verify import Verify
 from services.journal.verify import summary as verified
@@ -29,7 +29,7 @@ from services.runtime.process import configure_logging
 from services.runtime.typed import typed
 from services.settings_io import or_exit
 
-CONNECT_SECONDS = 10.0
+CONNECT_SECONDS = 5.0
 """A first link takes milliseconds; who waits longer should be told."""
 VERBS = ("export", "import", "verify")
 OWN = ("since", "until")
@@ -159,16 +159,16 @@ async def _asked(verb: Callable[[], Awaitable[int]]) -> int:
 
 async def _export(words: Words, connection: Connection) -> int:
     try:
-        folder = Folder(words.folder, write=True)
+        with writing(words.folder) as folder:
+            added = await Export(connection, folder, say).run(Span(words.since, words.until))
     except BlockingIOError as error:
         raise Failure(Exit.REFUSED, "busy", f"another export writes to {words.folder}") from error
-    added = await Export(connection, folder, say).run(Span(words.since, words.until))
     _print(f"{added} events added; {words.folder} holds {summary(folder.manifest)}")
     return Exit.YES
 
 
 async def _import(words: Words, connection: Connection) -> int:
-    folder = Folder(words.folder, write=False)
+    folder = Folder(words.folder)
     written = await Import(connection, folder, say).run()
     _print(f"{written} messages written; LOG ends at {folder.manifest.last}")
     _print(f"next: {typed('flotilla status')}")

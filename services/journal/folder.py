@@ -10,7 +10,8 @@ How it fails: a disk that refuses raises OSError; files that are not what the ma
 import fcntl
 import os
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -85,16 +86,24 @@ class Manifest(Struct, frozen=True):
         return sum(file.events for file in self.files)
 
 
-class Folder:
-    """Written by one export at a time: whoever comes second gets BlockingIOError."""
+@contextmanager
+def writing(path: Path) -> Generator["Folder"]:
+    """By one export at a time: whoever comes second gets BlockingIOError."""
+    path.mkdir(parents=True, exist_ok=True)
+    lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield Folder(path)
+    finally:
+        os.close(lock)
 
-    def __init__(self, path: Path, *, write: bool) -> None:
+
+class Folder:
+    """To read, or, as made by `writing`, to write."""
+
+    def __init__(self, path: Path) -> None:
         """Raises OSError, Torn."""
         self.path = path
-        if write:
-            path.mkdir(parents=True, exist_ok=True)
-            self._lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self.manifest = _manifest(path)
         self._day = self.manifest.files[-1].name[:_DAY] if self.manifest.files else ""
         self._pending: File | None = None

@@ -1,0 +1,313 @@
+"""LOG into files and back, from and into real servers."""
+
+import asyncio
+import gzip
+import json
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from schemas import subjects
+from services.control.checkpoint import write as write_checkpoint
+from services.fleet.moments import AtSequence
+from services.fleet.state import FleetState
+from services.journal.export import Export, Span
+from services.journal.folder import MANIFEST, Folder, Torn, writing
+from services.journal.importing import Import
+from services.log.connect import Connection
+from services.log.history import bounds
+from services.log.restore import restore
+from services.log.state_at import NotKept, state_at
+from services.log.stored import Stored
+from services.log.streams import create
+from services.runtime.failure import Exit, Failure
+from tests.support.nats_server import NatsServer
+from tests.support.past import (
+    LOG_ID,
+    NEXT_ID,
+    Past,
+    age_away,
+    begun,
+    dump,
+    followed,
+    lived,
+    written,
+)
+from tests.support.waiting import until
+
+NOW = 1_800_000_000.0
+
+
+async def export(connection: Connection, folder: Path, span: Span | None = None) -> list[str]:
+    said: list[str] = []
+    with writing(folder) as held:
+        await Export(connection, held, said.append).run(span or Span())
+    return said
+
+
+async def load(connection: Connection, folder: Path) -> list[str]:
+    said: list[str] = []
+    await Import(connection, Folder(folder), said.append).run()
+    await followed(connection)
+    return said
+
+
+def lines(folder: Path) -> list[dict[str, object]]:
+    """As any tool reads them."""
+    return [
+        json.loads(line)
+        for file in sorted(folder.glob("2*.jsonl.gz"))
+        for line in gzip.decompress(file.read_bytes()).splitlines()
+    ]
+
+
+def messages(stored: list[Stored]) -> list[tuple[int, str, bytes]]:
+    return [(each.sequence, each.subject, each.payload) for each in stored]
+
+
+async def test_an_exported_log_is_imported_byte_for_byte(
+    log: Connection, elsewhere: Connection, tmp_path: Path
+) -> None:
+    past = begun().pass_by(700, broken=True)
+    await written(log, past)
+    assert await export(log, tmp_path / "journal") == []
+    await load(elsewhere, tmp_path / "journal")
+    there = await lived(elsewhere)
+    assert messages(there) == messages(past.messages)
+    assert dump(there) == past.dump()
+    found = await state_at(elsewhere, 500)
+    assert isinstance(found, FleetState)
+    assert found.dump() == past.dump(500)
+
+
+async def test_lines_are_json_that_any_tool_reads(log: Connection, tmp_path: Path) -> None:
+    past = begun()
+    past.put("flotilla.log.e.odd", b"\xff\x00 no JSON")
+    await written(log, past)
+    await export(log, tmp_path / "journal")
+    first, _, odd = lines(tmp_path / "journal")
+    assert first["seq"] == 1
+    assert first["subject"] == subjects.GENESIS
+    assert first["event"] == json.loads(past.messages[0].payload)
+    assert (odd["raw"], "event" in odd) == ("/wAgbm8gSlNPTg==", False)
+
+
+async def test_a_second_export_appends_what_is_new(
+    log: Connection, elsewhere: Connection, tmp_path: Path
+) -> None:
+    past = begun().pass_by(30)
+    await written(log, past)
+    await export(log, tmp_path / "journal")
+    await export(log, tmp_path / "journal")
+    await written(log, past.pass_by(20))
+    assert await export(log, tmp_path / "journal") == []
+    assert [line["seq"] for line in lines(tmp_path / "journal")] == list(range(1, 53))
+    await load(elsewhere, tmp_path / "journal")
+    assert dump(await lived(elsewhere)) == past.dump()
+
+
+async def test_an_export_that_was_killed_goes_on(
+    nats: NatsServer, log: Connection, tmp_path: Path
+) -> None:
+    await written(log, begun().pass_by(1_500))
+    folder = tmp_path / "journal"
+    command = [sys.executable, "-c", OFTEN, "export", str(folder), "--nats-url", nats.url]
+    first = await asyncio.create_subprocess_exec(*command)
+    await until(lambda: list(folder.glob("2*.gz")))
+    first.send_signal(signal.SIGKILL)
+    await first.wait()
+    killed_at = Folder(folder).manifest.last
+    assert killed_at < 1_502
+    for file in folder.glob("2*.gz"):
+        with file.open("ab") as torn:
+            torn.write(b"\x1f\x8bhalf a member")
+    second = await asyncio.create_subprocess_exec(*command)
+    assert await second.wait() == Exit.YES
+    assert [line["seq"] for line in lines(folder)] == list(range(1, 1_503))
+    assert Folder(folder).manifest.last == 1_502
+
+
+OFTEN = """
+import sys
+from services.journal import __main__, export
+export.COMMIT_EVENTS = 20
+sys.exit(__main__.main())
+"""
+"""The program, with so many commits that a kill meets it between two of them."""
+
+
+async def test_two_exports_do_not_write_one_folder(tmp_path: Path) -> None:
+    with writing(tmp_path), pytest.raises(BlockingIOError), writing(tmp_path):
+        pass
+
+
+async def test_what_is_not_as_exported_is_not_imported(
+    log: Connection, elsewhere: Connection, tmp_path: Path
+) -> None:
+    await written(log, begun().pass_by(30))
+    await export(log, tmp_path / "journal")
+    (file,) = (tmp_path / "journal").glob("2*.gz")
+    file.write_bytes(file.read_bytes()[:-9])
+    with pytest.raises(Torn):
+        await load(elsewhere, tmp_path / "journal")
+
+
+async def test_an_import_that_was_interrupted_goes_on(
+    log: Connection, elsewhere: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    past = begun().pass_by(1_700)
+    await written(log, past)
+    await export(log, tmp_path / "journal")
+    batches = 0
+
+    async def until_killed(connection: Connection, events: list[Stored]) -> None:
+        nonlocal batches
+        batches += 1
+        if batches == 3:
+            raise asyncio.CancelledError
+        await restore(connection, events)
+
+    with monkeypatch.context() as dying:
+        dying.setattr("services.journal.importing.restore", until_killed)
+        with pytest.raises(asyncio.CancelledError):
+            await load(elsewhere, tmp_path / "journal")
+    assert (await bounds(elsewhere)).last == 1_000
+    assert await load(elsewhere, tmp_path / "journal") != []
+    assert messages(await lived(elsewhere)) == messages(past.messages)
+
+
+async def test_nothing_is_imported_where_another_log_stands(
+    log: Connection, elsewhere: Connection, tmp_path: Path
+) -> None:
+    await written(log, begun().pass_by(30))
+    await export(log, tmp_path / "journal")
+    await create(elsewhere)
+    other = Past()
+    other.begin(NEXT_ID)
+    await written(elsewhere, other.pass_by(4))
+    with pytest.raises(Failure, match="LOG holds 5 messages, 1 to 5"):
+        await load(elsewhere, tmp_path / "journal")
+    assert (await bounds(elsewhere)).last == 5
+
+
+async def test_who_writes_during_an_import_ends_it(
+    log: Connection, elsewhere: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await written(log, begun().pass_by(700))
+    await export(log, tmp_path / "journal")
+
+    async def beside_another(connection: Connection, events: list[Stored]) -> None:
+        await restore(connection, events)
+        await connection.request("flotilla.log.e.intruder", b"{}", 5.0)
+
+    monkeypatch.setattr("services.journal.importing.restore", beside_another)
+    with pytest.raises(Failure, match="somebody else"):
+        await load(elsewhere, tmp_path / "journal")
+
+
+@pytest.mark.parametrize("checkpointed", [True, False])
+async def test_a_log_whose_beginning_is_gone_is_exported_with_its_documents(
+    log: Connection, elsewhere: Connection, tmp_path: Path, checkpointed: bool
+) -> None:
+    past = begun().pass_by(80, broken=True)
+    await written(log, past)
+    base = (await write_checkpoint(log, NOW)).sequence if checkpointed else 0
+    await written(log, past.pass_by(60))
+    await age_away(log, 60)
+    said = await export(log, tmp_path / "journal")
+    assert said[0] == "the journal begins at 60"
+    assert [line["seq"] for line in lines(tmp_path / "journal")] == list(range(60, 143))
+    await load(elsewhere, tmp_path / "journal")
+    there = await lived(elsewhere)
+    assert messages(there)[-83:] == messages(past.messages)[59:]
+    assert documents(dump(there)) == documents(past.dump())
+    begins = base or 142
+    for sequence in (begins, 142):
+        found = await state_at(elsewhere, sequence)
+        assert isinstance(found, FleetState)
+        assert documents(found.dump()) == documents(past.dump(sequence))
+    assert isinstance(await state_at(elsewhere, begins - 1), NotKept)
+
+
+def documents(dumped: bytes) -> dict[str, object]:
+    """Without sequences."""
+    found = json.loads(dumped)
+    for held in found["documents"].values():
+        del held["sequence"]
+    for held in found["gone"].values():
+        del held["sequence"]
+    return {"documents": found["documents"], "gone": found["gone"]}
+
+
+async def test_a_gap_between_two_exports_is_told_and_begins_anew(
+    log: Connection, elsewhere: Connection, tmp_path: Path
+) -> None:
+    past = begun().pass_by(40)
+    await written(log, past)
+    await export(log, tmp_path / "journal")
+    await written(log, past.pass_by(60))
+    await age_away(log, 80)
+    said = await export(log, tmp_path / "journal")
+    assert said[0] == "gap: LOG no longer holds 43 to 79"
+    held = Folder(tmp_path / "journal").manifest
+    assert [segment.first for segment in held.segments] == [1, 80]
+    assert held.events == 42 + 23
+    await load(elsewhere, tmp_path / "journal")
+    assert documents(dump(await lived(elsewhere))) == documents(past.dump())
+
+
+async def test_a_part_is_exported_and_imported_only_if_it_is_whole(
+    log: Connection, elsewhere: Connection, tmp_path: Path
+) -> None:
+    past = begun().pass_by(100)
+    await written(log, past)
+    await export(log, tmp_path / "head", Span(until=AtSequence(50)))
+    assert [line["seq"] for line in lines(tmp_path / "head")] == list(range(1, 51))
+    part = Span(since=AtSequence(20), until=AtSequence(50))
+    assert "cannot" not in (await export(log, tmp_path / "part", part))[-1]
+    assert [line["seq"] for line in lines(tmp_path / "part")] == list(range(20, 51))
+    with pytest.raises(Failure, match="begins at 20"):
+        await load(elsewhere, tmp_path / "part")
+    with pytest.raises(Failure, match="ends at 50, --since begins at 60"):
+        await export(log, tmp_path / "head", Span(since=AtSequence(60)))
+    await load(elsewhere, tmp_path / "head")
+    assert dump(await lived(elsewhere)) == past.dump(50)
+
+
+async def test_a_folder_holds_one_log_and_what_goes_on_from_it(
+    log: Connection, elsewhere: Connection, tmp_path: Path
+) -> None:
+    past = begun().pass_by(30)
+    await written(log, past)
+    await export(log, tmp_path / "journal")
+    past.begin(NEXT_ID, parent=LOG_ID)
+    past.claim()
+    await written(log, past.pass_by(30))
+    assert await export(log, tmp_path / "journal") == []
+    await load(elsewhere, tmp_path / "journal")
+    assert dump(await lived(elsewhere)) == past.dump()
+
+
+async def test_another_log_is_not_appended(
+    log: Connection, elsewhere: Connection, tmp_path: Path
+) -> None:
+    await written(log, begun())
+    await export(log, tmp_path / "journal")
+    await create(elsewhere)
+    other = Past()
+    other.begin(NEXT_ID)
+    await written(elsewhere, other.pass_by(30))
+    with pytest.raises(Failure, match=f"holds log {LOG_ID}, this is log {NEXT_ID}"):
+        await export(elsewhere, tmp_path / "journal")
+
+
+async def test_a_log_that_was_shortened_is_not_appended(log: Connection, tmp_path: Path) -> None:
+    past = begun().pass_by(30)
+    await written(log, past)
+    await export(log, tmp_path / "journal")
+    manifest = tmp_path / "journal" / MANIFEST
+    manifest.write_text(manifest.read_text().replace('"last": 32', '"last": 320'))
+    with pytest.raises(Failure, match="goes to 320, LOG ends at 32"):
+        await export(log, tmp_path / "journal")
