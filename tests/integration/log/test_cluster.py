@@ -263,6 +263,7 @@ async def test_streams_of_a_cluster_have_three_copies_unless_told_otherwise(
 
     async def copies() -> set[int]:
         found = [await call(log, f"STREAM.INFO.{name}", None, StreamInfo) for name in ALL]
+        assert {info.config["compression"] for info in found} == {"none"}
         return {info.config["num_replicas"] for info in found}
 
     assert await streams.create(log, 1, monitor) == [streams.ONE_COPY]
