@@ -25,7 +25,7 @@ ABANDONED_SECONDS = 30.0
 """The server removes a consumer that nobody has pulled from for so long."""
 _SECOND = 1_000_000_000
 
-_EPHEMERAL: dict[str, Any] = {
+EPHEMERAL: dict[str, Any] = {
     "ack_policy": "none",
     "mem_storage": True,
     "num_replicas": 1,
@@ -40,7 +40,9 @@ class Ended(Exception):
     """This consumer is not to be trusted any more, and why."""
 
 
-class _Created(Struct, frozen=True):
+class Created(Struct, frozen=True):
+    """Of JetStream's answer, what is used here."""
+
     num_pending: int
 
 
@@ -77,7 +79,7 @@ class Pull:
         self._arrived: deque[Message] = deque()
         self._wake = asyncio.Event()
         self._lost = False
-        self._delivered = 0
+        self._delivered: int = 0
         self._left = 0
         """Messages that the server may still send without being asked again."""
 
@@ -85,12 +87,12 @@ class Pull:
         verb = f"CONSUMER.CREATE.{self._stream}.{self._name}"
         body = {
             "stream_name": self._stream,
-            "config": self._config | _EPHEMERAL | {"name": self._name},
+            "config": self._config | EPHEMERAL | {"name": self._name},
         }
         self._connection.on_change.append(self._on_change)
         self._subscription = await self._connection.subscribe(self._inbox, self._on_message)
         try:
-            self.pending = (await api.call(self._connection, verb, body, _Created)).num_pending
+            self.pending = (await api.call(self._connection, verb, body, Created)).num_pending
         except BaseException:
             await self.__aexit__()
             raise

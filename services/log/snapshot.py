@@ -14,10 +14,12 @@ How it fails:
   sequences with what others announce.
 """
 
+from contextlib import aclosing
 from typing import Any
 
 from schemas import codec, subjects
 from services.log.api import ApiError
+from services.log.bulk import state_parts
 from services.log.connect import Connection
 from services.log.message import Message, Unavailable, status
 from services.log.pull import Ended, Pull, position
@@ -29,8 +31,13 @@ NOT_FOUND = "404"
 
 async def read_state(connection: Connection) -> tuple[list[Stored], int]:
     """All of STATE, and S: the highest LOG sequence in it, 0 if it is empty."""
-    messages = await read_whole(connection, subjects.STATE, {"deliver_policy": "all"})
-    documents = [_from_state(message) for message in messages]
+    documents: list[Stored] = []
+    try:
+        async with aclosing(state_parts(connection)) as parts:
+            async for part in parts:
+                documents += part
+    except (ApiError, Ended) as error:
+        raise Unavailable(f"{subjects.STATE} was not read to its end: {error}") from error
     return documents, max((found.sequence for found in documents), default=0)
 
 

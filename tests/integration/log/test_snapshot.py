@@ -6,7 +6,7 @@ import random
 import pytest
 
 from schemas import subjects
-from services.log import pull, streams
+from services.log import bulk, pull, streams
 from services.log.api import call
 from services.log.connect import Connection
 from services.log.message import Unavailable
@@ -95,7 +95,8 @@ async def test_an_empty_state_ends_at_zero(log: Connection) -> None:
 async def test_state_is_the_last_document_of_each_subject(
     log: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pull, "BATCH", 7)  # So that it takes several requests.
+    monkeypatch.setattr(bulk, "BATCH", 7)  # So that it takes several requests.
+    monkeypatch.setattr(bulk, "CHUNK_BYTES", 100)  # And cuts every message.
     for value in range(3):
         for number in range(20):
             await write(log, SUBJECT.format(number), value)

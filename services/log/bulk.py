@@ -1,0 +1,170 @@
+"""All of STATE at once: a socket of its own and a scanner, for what is read in hundreds of thousands.
+
+The same pull consumer as `pull.py` makes, believed no more: what is asked for is counted off, the
+consumer's own count must be ours, and something must come with every beat. What nats-py does for each
+message costs more than the server's part. This does little, and of the headers reads only the one
+that says where LOG holds the message.
+
+How it fails: NATS away or no consumer: Unavailable, ApiError. A message missing, the consumer gone, no
+beat, what is no message of STATE: Ended. Whoever has taken a part by then has a part, and knows it.
+"""
+
+import asyncio
+import secrets
+from collections.abc import AsyncGenerator
+
+from msgspec import Struct
+
+from schemas import codec, subjects
+from services.log import api, pull, wire
+from services.log.connect import Connection
+from services.log.pull import Ended, position
+from services.log.stored import Stored
+
+BATCH = 5000
+"""Messages asked for at a time."""
+IN_FLIGHT = 2
+"""Requests: while we work at what one of them brought, the server sends what the next one asks for."""
+CHUNK_BYTES = 1 << 20
+_SECOND = 1_000_000_000
+_SOURCE = b"Nats-Stream-Source: "
+_BEAT = b"NATS/1.0 100"
+_LAST = b"Nats-Last-Consumer: "
+_END = b"\r\n"
+
+
+class Scanned(Struct):
+    """What one look at the bytes that have come gave."""
+
+    documents: list[Stored]
+    reply: str = ""
+    """Of the last document: its place in the consumer, see `pull.position`."""
+    beat: tuple[int, int] | None = None
+    """Documents scanned before the last beat, and how many it says the consumer has sent in all."""
+    pings: int = 0
+    refused: str = ""
+    """The consumer or the server ended it, and why."""
+    used: int = 0
+    """Bytes that need not be looked at again."""
+
+
+def scan(data: bytes) -> Scanned:
+    """Every whole frame in `data`, from its start. Raises Ended on what is no message of STATE."""
+    found = Scanned([])
+    find, add = data.find, found.documents.append
+    at, end, reply = 0, len(data), b""
+    while (line := find(_END, at)) >= 0:
+        words = data[at:line].split(b" ")
+        at = line + 2
+        if words[0] != b"HMSG":  # HMSG subject sid reply header-size size
+            _heed_line(found, words)
+        else:
+            after = at + int(words[-1])
+            if after + 2 > end:
+                break
+            payload = at + int(words[-2])
+            source = find(_SOURCE, at, payload)
+            if source < 0:
+                _heed_status(found, data[at:payload])
+            else:  # Nats-Stream-Source: stream sequence filter …
+                sequence = data[source + len(_SOURCE) : payload].split(b" ", 2)[1]
+                add(Stored(int(sequence), words[1].decode(), data[payload:after]))
+                reply = words[3]
+            at = after + 2
+        found.used = at
+    found.reply = reply.decode()
+    return found
+
+
+def _heed_line(found: Scanned, words: list[bytes]) -> None:
+    """INFO, PONG and +OK ask for nothing."""
+    if words[0] == b"PING":
+        found.pings += 1
+    elif words[0] == b"-ERR":
+        found.refused = b" ".join(words).decode(errors="replace")
+    elif words[0] == b"MSG":
+        raise Ended(f"{words[1]!r} does not say where LOG holds it")
+
+
+def _heed_status(found: Scanned, header: bytes) -> None:
+    """A beat says that the consumer lives; any other word of the server's own ends the read."""
+    if not header.startswith(_BEAT):
+        found.refused = header.partition(_END)[0].decode(errors="replace")
+        return
+    _, named, rest = header.partition(_LAST)
+    if named:
+        found.beat = len(found.documents), int(rest.partition(_END)[0])
+
+
+async def state_parts(connection: Connection) -> AsyncGenerator[list[Stored]]:
+    """All of STATE in its order, as it comes. Ends at its end, and not before, or raises."""
+    inbox = f"{connection.inbox}.{secrets.token_hex(8)}"
+    async with wire.opened(connection.door, connection.name, inbox) as (reader, writer):
+        name, left = await _create(connection)
+        if not left:
+            return
+        verb = f"$JS.API.CONSUMER.MSG.NEXT.{subjects.STATE}.{name}"
+        ask = _publication(verb, inbox, _request())
+        writer.write(ask * IN_FLIGHT)
+        delivered, asked, rest = 0, BATCH * IN_FLIGHT, b""
+        while left:
+            data = rest + await _more(reader)
+            found = scan(data)
+            rest = data[found.used :]
+            writer.write(b"PONG\r\n" * found.pings)
+            left = _check(found, delivered, left)
+            delivered += len(found.documents)
+            yield found.documents
+            if asked - delivered <= BATCH * (IN_FLIGHT - 1):
+                writer.write(ask)
+                asked += BATCH
+
+
+def _check(found: Scanned, delivered: int, left: int) -> int:
+    """How many are left. Raises Ended if any is missing, or if there will be no more."""
+    if found.documents:
+        at = position(found.reply)
+        if at.delivered != delivered + len(found.documents):
+            raise Ended("a message was lost")
+        left = at.pending
+    if found.beat is not None and found.beat[1] != delivered + found.beat[0]:
+        raise Ended("a message was lost before a beat")
+    if found.refused and left:
+        raise Ended(f"{found.refused}; {left} messages are missing")
+    return left
+
+
+async def _create(connection: Connection) -> tuple[str, int]:
+    """A consumer from STATE's first message on: its name, and how many there are."""
+    name = f"b{secrets.token_hex(8)}"
+    config = {"deliver_policy": "all", "name": name} | pull.EPHEMERAL
+    body = {"stream_name": subjects.STATE, "config": config}
+    verb = f"CONSUMER.CREATE.{subjects.STATE}.{name}"
+    return name, (await api.call(connection, verb, body, pull.Created)).num_pending
+
+
+def _request() -> bytes:
+    return codec.encode(
+        {
+            "batch": BATCH,
+            "expires": int(pull.EXPIRES_SECONDS * _SECOND),
+            "idle_heartbeat": int(pull.BEAT_SECONDS * _SECOND),
+        }
+    )
+
+
+def _publication(subject: str, reply: str, payload: bytes) -> bytes:
+    return f"PUB {subject} {reply} {len(payload)}\r\n".encode() + payload + _END
+
+
+async def _more(reader: asyncio.StreamReader) -> bytes:
+    try:
+        async with asyncio.timeout(pull.SILENCE_SECONDS):
+            data = await reader.read(CHUNK_BYTES)
+    except TimeoutError:
+        raise Ended(f"nothing for {pull.SILENCE_SECONDS:g} s, not even a beat") from None
+    except OSError as error:
+        raise Ended(f"connection lost: {error}") from error
+    if not data:
+        raise Ended("connection lost")
+    return data
