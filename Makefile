@@ -38,6 +38,9 @@ nightly: static ## Properties over 30 times the examples; nodes, leaders and eve
 	ABSENCE_SECONDS=90 $(BIN)/pytest -q tests/integration/control/test_mass_silence.py
 	CONTROL_OFF_SECONDS=300 $(BIN)/pytest -q tests/e2e/test_agent_restart.py
 	TAKEOVERS=50 ACCEPTED=100 $(BIN)/pytest -q -s tests/e2e/test_takeover.py tests/e2e/test_accepted.py
+	NATS_KILLS=48 $(BIN)/pytest -q tests/integration/log/test_kills.py
+	NATS_CLUSTER_KILLS=10 $(BIN)/pytest -q tests/integration/log/test_cluster.py tests/integration/control/test_cluster.py
+	NATS_FLAPS=40 NATS_MUTE_SECONDS=120 $(BIN)/pytest -q tests/e2e/test_nats_flapping.py
 
 nats-cli: ## The stock `nats` command line, which the test of docs/nats-cli.md runs
 	@test -x $(NATS_CLI)/nats || GOBIN=$(NATS_CLI) $(GO) install github.com/nats-io/natscli/nats@v0.5.0

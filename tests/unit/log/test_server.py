@@ -89,6 +89,48 @@ def test_the_server_accepts_the_documented_configuration(tmp_path: Path) -> None
     assert checked.returncode == 0, checked.stderr
 
 
+CLUSTER_HEADER = """\
+# One of three nats-servers that keep three copies of the log: nats-1, nats-2, nats-3. The other two differ in
+# server_name alone. users.conf lies beside this file: `authorization` and what follows it, and the include of
+# passwords.conf, of nats-server-users.conf. The same on all three.
+# The certificate is one for clients and for the other servers; who has none of this ca joins nothing.
+# A test holds this file equal to what the programs themselves generate. docs/nats-cluster.md has the rest.
+
+"""
+
+
+def cluster_file() -> str:
+    """deploy/nats-server-cluster.conf."""
+    cert, key, ca = (Path("/etc/flotilla") / f"nats.{end}" for end in ("pem", "key", "ca"))
+    routes = [f"nats-{number}:6222" for number in (1, 2, 3)]
+    cluster = server.Cluster("flotilla", "0.0.0.0:6222", routes, server.Tls(cert, key, ca))
+    return CLUSTER_HEADER + server.config(
+        Path("/var/lib/flotilla/nats"),
+        4222,
+        host="0.0.0.0",
+        name="nats-1",
+        monitor_port=8222,
+        cluster=cluster,
+        tls=server.Tls(cert, key),
+        include="users.conf",
+    )
+
+
+def test_the_documented_configuration_of_a_cluster_is_the_generated_one() -> None:
+    assert (DEPLOY / "nats-server-cluster.conf").read_text() == cluster_file()
+
+
+def test_the_server_accepts_the_configuration_of_a_cluster(tmp_path: Path) -> None:
+    file = tmp_path / "nats.conf"
+    text = (DEPLOY / "nats-server-cluster.conf").read_text()
+    text = text.replace("/etc/flotilla/nats.ca", str(TLS / "test-ca.pem"))
+    file.write_text(text.replace("/etc/flotilla/nats", str(TLS / "server")))
+    (tmp_path / "users.conf").write_text("authorization { user: u, password: p }\n")
+    command = [str(server.binary()), "-c", str(file), "-t"]
+    checked = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stderr
+
+
 def test_monitoring_knows_no_users_and_stays_on_loopback(tmp_path: Path) -> None:
     text = server.config(tmp_path, 4222, host="192.0.2.1", monitor_port=8222)
     assert 'listen: "192.0.2.1:4222"' in text
