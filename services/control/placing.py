@@ -18,11 +18,13 @@ from services.control.refusals import Unplaceable, summarize
 from services.control.room import Room
 from services.control.turn import Turn
 from services.fleet.standing import Standing, lost_by
+from services.fleet.state import FleetState
 
 PORT_IN_USE = "port_in_use"
 """Failure class of a shard that found its port taken."""
 MOST_PORTS = 8
 """A replica whose ports were found taken so often stays failed, with that reason."""
+GENERATIONS_A_LOG = 1_000_000
 FIRST_PAUSE_SECONDS = 1.0
 """Between the second port of a replica and its third; doubled with each further one."""
 
@@ -154,10 +156,18 @@ def _free_slot(turn: Turn, model: ModelName, standings: list[Standing]) -> tuple
         gone = turn.state.gone.get(subject)
         last = ended.get(slot) or (None if gone is None else ReplicaId(gone.document.id))
         if last is None:
-            return slot, 1
+            return slot, first_generation(turn.state)
         if last not in turn.state.shards_by_replica:
-            return slot, int(last.rpartition("-")[2]) + 1
+            return slot, max(first_generation(turn.state), int(last.rpartition("-")[2]) + 1)
     raise AssertionError("unreachable")  # count() does not end.
+
+
+def first_generation(state: FleetState) -> int:
+    """Of a slot that nothing is known of. After a recovery it lies above all that a lost log may have
+    given: nobody knows which ids that used, and none is used twice."""
+    genesis = state.genesis.get(())
+    lost = 0 if genesis is None else len(genesis.document.ancestors)
+    return lost * GENERATIONS_A_LOG + 1
 
 
 def _record(turn: Turn, model: Model, refused: Unplaceable | None) -> None:

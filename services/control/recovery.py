@@ -159,7 +159,9 @@ def waits_for(state: FleetState, beats: Iterable[AgentBeat]) -> dict[NodeId, str
             for replica in beat.held or ()
             if not any(held.document.node == beat.node for held in state.shards_of(replica))
         ]
-        if info is None or info.document.incarnation != beat.incarnation:
+        if beat.log != state.log_id:  # What it holds, it says once it has moved over.
+            found[beat.node] = beat.damaged or f"follows log {beat.log or 'none'}"
+        elif info is None or info.document.incarnation != beat.incarnation:
             found[beat.node] = beat.damaged or "has not described itself in the new log"
         elif left:
             found[beat.node] = f"has not reported {', '.join(left)}"
