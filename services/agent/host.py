@@ -27,6 +27,8 @@ class Host(Struct, frozen=True):
     """Told of every new state, after it is on disk."""
     in_the_way: Callable[[Life], ReplicaId | None]
     """Which other live shard uses one of its cards."""
+    failed: Callable[[ReplicaId, str], None]
+    """Told of each failure of an engine, with the last that it said, fit to be shown."""
 
     def version(self, name: EngineName) -> str:
         """Of an engine environment; empty: this node has none of the name, or it does not tell."""

@@ -18,7 +18,7 @@ from schemas import codec, subjects
 from schemas.beats import AgentBeat, NodeLoad
 from schemas.documents import Assignment
 from schemas.events import log_prefix
-from schemas.ids import LogId
+from schemas.ids import LogId, ReplicaId
 from services.agent import gpus, probe, sessions
 from services.agent.config import Config
 from services.agent.disk import Disk
@@ -92,7 +92,7 @@ class Agent:
             app = admin_app(lambda: True, self._ready, metrics.registry)
             admin = await self._listen(app)
             try:
-                await self._work(self._host(http), group)
+                await self._work(self._host(http, group), group)
             finally:
                 await self.connection.close()
                 await admin.cleanup()
@@ -103,7 +103,12 @@ class Agent:
         except OSError as error:
             raise CannotListen(f"{self.config.listen}: {error.strerror}") from error
 
-    def _host(self, http: aiohttp.ClientSession) -> Host:
+    def _host(self, http: aiohttp.ClientSession, group: asyncio.TaskGroup) -> Host:
+        def failed(replica: ReplicaId, said: str) -> None:
+            """Outside the log, and only if NATS is there: the shard's document has the cause."""
+            subject = subjects.tail(self.config.node, replica)
+            group.create_task(self._publish(subject, said.encode()))
+
         return Host(
             store=self.store,
             disk=self._disk,
@@ -113,7 +118,12 @@ class Agent:
             source=self._source,
             changed=self.shards.changed,
             in_the_way=self.shards.in_the_way,
+            failed=failed,
         )
+
+    async def _publish(self, subject: str, payload: bytes) -> None:
+        """Once: lost where NATS is away."""
+        await self.connection.publish(subject, payload)
 
     async def _work(self, host: Host, group: asyncio.TaskGroup) -> None:
         lives = self.store.load()

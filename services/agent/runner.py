@@ -16,7 +16,7 @@ from schemas.beats import EngineLoad
 from schemas.documents import LastError
 from services.agent import clock, disk, engine_log, process, secrets, shard, starting
 from services.agent.asking import Asking
-from services.agent.diagnose import diagnose, lines, withheld
+from services.agent.diagnose import around, diagnose, lines, withheld
 from services.agent.engine_log import EngineLog
 from services.agent.engines.adapter import Adapter
 from services.agent.engines.table import ADAPTERS
@@ -215,7 +215,11 @@ class Runner:
         code = process.exit_code(self._host.store.exit_file(self.life.replica))
         tail = EngineLog(self._log_path, self.life.log_start).tail()
         served = self.life.phase in ("ready", "stopping")
-        error = diagnose(lines(tail, secrets or ()), code, self._adapter, served=served)
+        shown = lines(tail, secrets or ())
+        error = diagnose(shown, code, self._adapter, served=served)
+        if secrets is not None and self.life.phase != "stopping":
+            last = around(shown, len(shown) - 1, engine_log.TAIL_BYTES)
+            self._host.failed(self.life.replica, last)
         self.send(shard.Exited(withheld(error) if secrets is None else error))
 
     async def _bound_log(self) -> None:

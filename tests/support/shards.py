@@ -65,6 +65,7 @@ class OneShard:
         self.environments = {each.name: each for each in installed()}
         self.in_the_way: ReplicaId | None = None
         self.told: list[Life] = []
+        self.tails: list[tuple[ReplicaId, str]] = []
         self.runner: Runner | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -88,6 +89,7 @@ class OneShard:
             source=random.Random(1),
             changed=self.told.append,
             in_the_way=lambda _life: self.in_the_way,
+            failed=lambda replica, said: self.tails.append((replica, said)),
         )
         self.told.clear()
         self.runner = Runner(life, host)

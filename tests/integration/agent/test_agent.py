@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from schemas import subjects
 from schemas.documents import AssignedShard, Assignment, Gone, NodeInfo, ShardStatus
 from services.log.connect import Connection
+from services.log.snapshot import direct
 from services.runtime import proc
 from tests.builders import an_event
 from tests.support.nats_server import NatsServer
@@ -169,6 +170,20 @@ async def test_keeps_and_restarts_its_engines_without_nats(
     nats.start()
     after = await orders.shard("ready", run=1)
     assert (after.attempt, after.failures) == (1, 1)
+
+
+async def test_what_an_engine_that_failed_said_last_stands_outside_the_log(
+    orders: Orders, agent: AgentProcess, connection: Connection, tmp_path: Path
+) -> None:
+    order = an_assigned(tmp_path / "missing.gguf")
+    await orders.assign(order)
+    await orders.shard("failed")
+    said = await eventually(
+        lambda: direct(connection, subjects.TAILS, subjects.tail(NODE, order.replica)),
+        "the engine's last words are in their stream",
+    )
+    assert b"missing.gguf" in said.payload
+    assert len(said.payload) <= 64 * 1024
 
 
 async def test_acts_on_no_other_log_than_the_one_it_followed(

@@ -82,6 +82,7 @@ def asking(
         source=random.Random(1),
         changed=lambda _life: None,
         in_the_way=lambda _life: None,
+        failed=lambda _replica, _said: None,
     )
     sent: list[Event] = []
     assert life.process is not None

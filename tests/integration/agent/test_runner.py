@@ -77,6 +77,7 @@ async def test_a_stop_leaves_no_process_of_the_session(one: OneShard, tiny_gguf:
     assert life.exit_code == 0
     assert engines(one.store.data) == []
     assert one.phases()[-2:] == ["stopping", "stopped"]
+    assert one.tails == []
 
 
 async def test_a_drain_waits_for_a_running_stream(one: OneShard, tiny_gguf: Path) -> None:
@@ -240,6 +241,9 @@ async def test_a_missing_or_corrupt_model_waits_for_a_change(
     assert life.retry_at is None
     assert life.error.exit_code == 1
     assert "gguf" in life.error.log
+    ((replica, said),) = one.tails  # Once a failure.
+    assert replica == life.replica
+    assert life.error.log in said
     changed = replace(order, launch=replace(order.launch, source=str(tiny_gguf)))
     one.send(shard.Ordered(changed))
     life = await one.until_phase("ready")
@@ -366,6 +370,7 @@ async def test_what_an_engine_says_of_its_secrets_is_struck_out(
     one.resume()  # A new agent goes on reporting it.
     life = await one.until_phase("failed")
     assert life.error == before
+    assert one.tails == [(life.replica, life.error.log)]
 
 
 CANARY = "c4n4ry-v4lue"
@@ -407,8 +412,10 @@ async def test_no_secret_of_an_engine_that_died_without_an_agent_is_told(
     assert CANARY not in "".join(codec.encode(told).decode() for told in one.told)
     if meanwhile == "kept":
         assert life.error.log == "error: invalid argument: [secret]"
+        assert one.tails == [(life.replica, life.error.log)]
     else:
         assert life.error.log == ""
+        assert one.tails == []
         assert "withheld" in life.error.message
 
 

@@ -83,6 +83,7 @@ class Node:
                 source=random.Random(1),
                 changed=self.shards.changed,
                 in_the_way=self.shards.in_the_way,
+                failed=lambda _replica, _said: None,
             )
             self.shards.resume(self.store.load(), host, group)
             group.create_task(self.writer.run())
