@@ -130,6 +130,18 @@ def test_a_replica_that_is_gone_is_told_of_from_the_log() -> None:
     assert why_answers.replica_answer(fleet.state, LIVE, TINY)[0] == f"{TINY} is gone"
 
 
+# spec: O5
+def test_what_its_node_was_told_of_others_is_no_cause() -> None:
+    fleet = a_fleet("node-1")
+    fleet.ready()
+    fleet.swap(a_model(), a_model("other"))
+    fleet.turn()
+    fleet.ready("other")
+    story = walked(why_replica(fleet.state, TINY), log_of(fleet.script))
+    assert types(story).count("assignment.changed") == 1
+    assert all("other" not in row.summary for row in story.rows())
+
+
 # spec: P6
 def test_a_model_without_room_says_what_was_short_and_which_swap_wanted_it() -> None:
     fleet = a_fleet("node-1", replicas=9)
