@@ -6,7 +6,10 @@ import secrets
 import sys
 from contextlib import suppress
 
-import structlog
+from services.lean import without
+
+with without("rich"):  # For tracebacks in colour: a tenth of a second.
+    import structlog
 
 from schemas.ids import ControlId
 from services.control.config import Config, from_settings

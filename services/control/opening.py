@@ -22,6 +22,7 @@ from services.control.leader import Leadership
 from services.control.seal import Envelope
 from services.fleet.damage import Found
 from services.fleet.state import FleetState
+from services.garbage import search_no_more_in_what_is_there, search_paused
 from services.log import streams
 from services.log.append import claim
 from services.log.connect import Connection
@@ -96,6 +97,7 @@ class Opener:
         newest = await streams.newest(self._connection)
         if state.log_id is None and found.genesis is None:
             await self._write_genesis(newest.server_now, found.head)
+        search_no_more_in_what_is_there()
         return Opened(state, found.head, newest.server_now)
 
     async def inspect(self, state: FleetState) -> None:
@@ -135,7 +137,8 @@ class Opener:
     async def _read_state(self) -> FleetState:
         if not await streams.exists(self._connection):
             return FleetState()
-        _, state = await read_documents(self._connection)
+        with search_paused():
+            _, state = await read_documents(self._connection)
         return state
 
     async def begin_anew(self, genesis: Genesis, above: int, leadership: Leadership) -> bool:

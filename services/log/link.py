@@ -17,14 +17,17 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
-import nats.errors
 import structlog
-from nats.aio.client import Client
-from nats.aio.msg import Msg
-from nats.aio.subscription import Subscription as NatsSubscription
 
+from services.lean import without
 from services.log.door import Door, Shut
 from services.log.message import Denied, Message, Unavailable
+
+with without("aiohttp"):  # For WebSockets, which are not used here: a quarter of a second.
+    import nats.errors
+    from nats.aio.client import Client
+    from nats.aio.msg import Msg
+    from nats.aio.subscription import Subscription as NatsSubscription
 
 log = structlog.get_logger()
 
