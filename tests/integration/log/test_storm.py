@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
+from functools import partial
 
 import pytest
 import pytest_asyncio
@@ -51,6 +52,9 @@ class Client:
     def _changed(self, up: bool) -> None:
         if up:
             self.linked.append(time.monotonic())
+
+    def has(self, sequence: int) -> bool:
+        return sequence in self.applied
 
     async def follow(self) -> None:
         subject = SUBJECT.format(self._number % 10)
@@ -137,7 +141,6 @@ async def all_have_what_is_new(log: Connection, clients: list[Client]) -> None:
         reply = await log.request(event.subject, event.payload, 5.0)
         newest[number] = int(reply.payload.split(b'"seq":')[1].rstrip(b"}"))
     for number, client in enumerate(clients[:FOLLOWERS]):
-        wanted = newest[number % 10]
-        await until(lambda client=client, wanted=wanted: wanted in client.applied)
+        await until(partial(client.has, newest[number % 10]))
     for client in clients[FOLLOWERS:]:
-        await until(lambda client=client: newest[9] in client.applied)
+        await until(partial(client.has, newest[9]))
