@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from schemas import codec, subjects
 from schemas.catalog import Model
-from schemas.documents import ControlBrake
+from schemas.documents import ControlBrake, Gone, NodeVerdict
 from schemas.ids import EventId, NodeId
 from services.control.brake import Fleet as Counts
 from services.control.brake import is_on, look, muster
@@ -266,6 +266,48 @@ def test_without_hearing_it_stays_as_it_is() -> None:
         quiet.hearing = hearing
         quiet.heard = dict.fromkeys(quiet.heard, 3600.0)
         assert quiet.ask().drafts == ()
+
+
+# spec: R4 L3
+def test_nothing_is_made_of_nodes_that_no_verdict_calls_silent_before_they_could_be_heard() -> None:
+    fleet = a_fleet(4)
+    live(fleet, 10, *names(1, 3))
+    for name in names(1, 3):  # As where nodes never become unreachable.
+        fleet.script.add(NodeVerdict(node=NodeId(name), condition="alive", since=at(0)))
+    restart(fleet)
+    fleet.hearing = 4.9
+    fleet.heard = {node: 0.0 if node == "node-04" else 3600.0 for node in fleet.heard}
+    assert fleet.ask().drafts == ()
+
+
+# spec: R4 L3
+def test_it_is_not_engaged_before_anybody_could_be_heard() -> None:
+    fleet = a_fleet(6)
+    live(fleet, 10, *names(1, 3))
+    restart(fleet)
+    for name in names(4, 5):
+        fleet.script.put(subjects.node_info(NodeId(name)), Gone(id=name))
+        del fleet.heard[NodeId(name)]
+    fleet.turn()
+    assert not is_on(fleet.state)  # Though three of the four that are left were not heard before.
+    live(fleet, 5, *names(1, 3))
+    assert is_on(fleet.state)
+
+
+# spec: R4
+def test_who_is_rebuilt_already_is_not_given_up_while_it_is_on() -> None:
+    hasty = replace(a_model(replicas=4), patience_seconds=6.0)
+    fleet = a_fleet(10, hasty)
+    live(fleet, 10, "node-01")
+    old, new = fleet.replicas()[0], fleet.replicas()[-1]
+    assert [replica.shards[0].node for replica in (old, new)] == ["node-01", "node-05"]
+    live(fleet, 10, "node-01", *names(6, 10))
+    fleet.report(new)
+    live(fleet, 60, "node-01", *names(6, 10))
+    assert (is_on(fleet.state), old in fleet.replicas()) == (True, True)
+    release(fleet)
+    live(fleet, 1, "node-01", *names(6, 10))
+    assert old not in fleet.replicas()
 
 
 def test_says_when_it_may_end() -> None:

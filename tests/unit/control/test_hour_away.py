@@ -29,13 +29,12 @@ class Observed:
         self.written: list[tuple[float, str]] = []
         self.live(10)
 
-    def live(self, seconds: float, *, dead: tuple[NodeId, ...] = (), hears: bool = True) -> None:
+    def live(self, seconds: float, *, dead: tuple[NodeId, ...] = ()) -> None:
         """The loop turns twice a second; nodes that live beat each time."""
         for _ in range(round(seconds * 2)):
-            self.monotonic += 0.5
-            self.fleet.now += 0.5
-            self.hearing.turn(self.monotonic, connected=hears)
-            for node in NODES if hears else ():
+            self.away(0.5)
+            self.hearing.turn(self.monotonic, connected=True)
+            for node in NODES:
                 if node not in dead:
                     self.hearing.node(node, self.monotonic)
             self.decide()
@@ -48,7 +47,7 @@ class Observed:
         self.written += [(self.monotonic, draft.subject) for draft in drafts]
 
     def away(self, seconds: float) -> None:
-        """The process is stopped, or its loop is kept busy."""
+        """Time passes, and the loop does not turn."""
         self.monotonic += seconds
         self.fleet.now += seconds
 
@@ -72,9 +71,11 @@ def stopped_and_started_again(seen: Observed) -> None:
 
 
 def without_nats(seen: Observed) -> None:
-    for _ in range(100):
-        seen.away(HOUR / 100)
-        seen.live(0.5, hears=False)
+    for second in range(round(HOUR)):
+        seen.away(1)
+        seen.hearing.turn(seen.monotonic, connected=False)
+        if second % 60 == 0:
+            seen.decide()
 
 
 def hearing_in_between(seen: Observed) -> None:

@@ -32,6 +32,16 @@ def test_nothing_counts_while_nats_is_away() -> None:
 
 
 # spec: L3
+def test_who_was_heard_before_nats_was_away_is_silent_since_hearing_began_anew() -> None:
+    hearing = hearing_from(100.0)
+    hearing.node(NODE, 100.0)
+    for second in range(101, 160):
+        hearing.turn(float(second), connected=False)
+    hearing.turn(160.0, connected=True)
+    assert hearing.measure(160.5).of(NODE) == 0.5
+
+
+# spec: L3
 def test_hearing_begins_anew_after_a_stall_of_this_process() -> None:
     hearing = hearing_from(100.0)
     hearing.node(NODE, 100.0)
