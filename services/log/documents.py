@@ -1,7 +1,8 @@
 """The state as the server keeps it: every subject's last document, and what bad ones stand on.
 
 STATE has one message a subject. Where that one cannot be read or understood, an earlier one is still
-in force: it is read from LOG. So the result is as if every event up to S had been folded.
+in force: it is read from LOG, if its age has left it there. So the result is as if every event up to
+S had been folded.
 
 How it fails: as `services.log.snapshot` does; Unavailable, and the caller asks again.
 """
