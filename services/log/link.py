@@ -67,7 +67,7 @@ class _Client(Client):
 
 class _Awaited(NamedTuple):
     subject: str
-    """Asked; in lower case."""
+    """Asked."""
     answer: asyncio.Future[Message]
 
 
@@ -207,7 +207,7 @@ class Link:
         token = f"{next(self._tokens):x}"
         inbox = f"{self._inbox}.{token}"
         answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
-        self._awaited[token] = _Awaited((subject or inbox).lower(), answer)
+        self._awaited[token] = _Awaited(subject or inbox, answer)
         try:
             yield inbox, answer
         finally:
@@ -236,9 +236,11 @@ class Link:
 
     def _deny(self, denied: Denied) -> None:
         """Rights are a subject's: whatever else was asked there under way is denied as well."""
+        lowered = denied.subject
         if denied.verb == "publish":
             for awaited in self._awaited.values():
-                if awaited.subject == denied.subject and not awaited.answer.done():
+                if awaited.subject.lower() == lowered and not awaited.answer.done():
+                    denied = Denied("publish", awaited.subject, self._door.user)
                     awaited.answer.set_exception(denied)
         self._on_denied(denied)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from msgspec import structs
+from structlog.testing import capture_logs
 
 from schemas import subjects
 from services.log import server, streams
@@ -156,8 +157,11 @@ async def test_a_writer_whose_subject_is_denied_tells_and_writes_once_it_is_allo
         )
         writing = group.create_task(writer.run())
         await agent.wait_connected()
-        writer.put(subject, "node.described", a_node())
-        await until(lambda: agent.denials)
+        with capture_logs() as told:
+            writer.put(subject, "node.described", a_node())
+            await until(lambda: [each for each in told if each["event"] == "log.write.refused"])
+        (refused,) = (each for each in told if each["event"] == "log.write.refused")
+        assert "permissions violation" in refused["reason"]
         assert subject in agent.trouble
         await asyncio.to_thread(nats.reload, doors.text)
         await writer.idle()

@@ -94,6 +94,7 @@ async def denied(connection: Connection, subject: str, body: object = None) -> N
     with pytest.raises(Denied, match="permissions violation") as raised:
         await connection.request(subject, payload, ANSWER_SECONDS)
     assert raised.value.verb == "publish"
+    assert raised.value.subject == subject
     assert connection.door.user in str(raised.value)
 
 
@@ -379,6 +380,7 @@ async def test_only_the_request_that_is_meant_is_denied(
     assert all(task.result().seq for task in good)
     assert all(task.done() for task in bad)
     assert agent.denials == 5
+    await asyncio.gather(*(denied(agent, f"$JS.API.STREAM.DELETE.{subjects.LOG}") for _ in "ab"))
 
 
 async def test_a_beat_that_is_denied_is_told_where_health_is_asked(agent: Connection) -> None:
