@@ -132,7 +132,10 @@ async def test_a_log_that_is_ahead_and_brings_nothing_is_opened_anew(
     monkeypatch.setattr(loop_module, "LOOK_SECONDS", 0.1)
     proxy.drop = lambda frame: frame.reply.startswith("$JS.ACK.FLOTILLA_LOG.")
     async with a_live_node("node-1", connection, LogId(log)):
-        await until(lambda: loop.state.infos)  # Read from STATE: the log's end does not come.
+        await until(lambda: not loop.leading)
+        assert not loop.state.infos
+        proxy.drop = lambda _: False
+        await until(lambda: loop.leading and loop.state.infos)
 
 
 # spec: L7
