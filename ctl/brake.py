@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import click
 
+from ctl.at import ask, at_option
 from ctl.operator import Operator, Verb
 from ctl.render import escaped, result
 from ctl.typed import typed
@@ -12,10 +13,11 @@ from schemas.frames import Accepted
 
 
 @click.command("show", cls=Verb)
+@at_option
 @click.pass_obj
-def show(operator: Operator) -> None:
+def show(operator: Operator, at: str | None) -> None:
     """Whether the brake is on, since when, and what it holds back."""
-    answer = operator.client().ask("brake", BrakeView)
+    answer = ask(operator, "brake", BrakeView, at)
     if not operator.prints_frame(answer.body):
         result("\n".join(escaped(line) for line in _lines(answer.frame)))
 

@@ -121,6 +121,12 @@ def a_port_is_taken() -> Fleet:
     return fleet
 
 
+def most_fall_silent() -> Fleet:
+    fleet = a_fleet(a_model(replicas=3), on_cards("big", 1, replicas=2))
+    fleet.wait(60, *fleet.heard)
+    return fleet
+
+
 SCENARIOS: tuple[Callable[[], Fleet], ...] = (
     first_start,
     a_model_leaves,
@@ -133,6 +139,7 @@ SCENARIOS: tuple[Callable[[], Fleet], ...] = (
     no_grace_at_all,
     it_fails_as_it_is_retired,
     a_port_is_taken,
+    most_fall_silent,
 )
 
 
