@@ -128,8 +128,9 @@ class Agent:
     async def _work(self, host: Host, group: asyncio.TaskGroup) -> None:
         lives = self.store.load()
         # Before any run that is not in `lives`.
-        orphans = await asyncio.to_thread(sessions.orphans, self.store, lives)
-        self.shards.resume(lives, host, group)
+        found = await asyncio.to_thread(sessions.orphans, self.store, lives)
+        unread, orphans = sessions.apart(self.store, found)
+        self.shards.resume(lives, host, group, unread)
         await self.connection.start()
         group.create_task(self.trust.run())
         group.create_task(keep_seen(self.trust, self.store.seen, self._disk))

@@ -12,6 +12,7 @@ import structlog
 from msgspec import Struct
 
 from schemas.documents import ProcessIdentity
+from schemas.ids import ReplicaId, token
 from services.agent import process
 from services.agent.engines.table import ADAPTERS
 from services.agent.shard import Life, Moment, parked
@@ -28,6 +29,16 @@ class Marked(Struct, frozen=True):
 
     leader: ProcessIdentity
     mark: dict[str, str]
+
+    @property
+    def replica(self) -> ReplicaId:
+        return ReplicaId(self.mark[process.REPLICA])
+
+    @property
+    def incarnation(self) -> tuple[int, int] | None:
+        """Attempt and run; None: it does not say."""
+        attempt, _, run = self.mark[process.INCARNATION].partition(".")
+        return (int(attempt), int(run)) if attempt.isdigit() and run.isdigit() else None
 
 
 def marked(store: Store) -> list[Marked]:
@@ -48,6 +59,18 @@ def orphans(store: Store, lives: Iterable[Life]) -> list[Marked]:
     """Sessions that no state file knows."""
     known = [process.mark(life, store.data) for life in lives]
     return [each for each in marked(store) if each.mark not in known]
+
+
+def apart(store: Store, found: Iterable[Marked]) -> tuple[list[Marked], list[Marked]]:
+    """Those whose state file is there and cannot be read, and all others.
+
+    The first are no orphans: the next assignment says what they are.
+    """
+    all_, unread = list(found), list[Marked]()
+    for each in all_:
+        if token(each.replica) in store.unread and each.incarnation is not None:
+            unread.append(each)
+    return unread, [each for each in all_ if each not in unread]
 
 
 async def end(sessions: Iterable[Marked], grace_seconds: float = ORPHAN_GRACE_SECONDS) -> None:

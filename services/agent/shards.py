@@ -14,11 +14,12 @@ from msgspec.structs import replace
 from schemas.beats import EngineLoad
 from schemas.documents import AssignedShard, Assignment, Session, ShardStatus
 from schemas.ids import EventId, ModelName, ReplicaId
-from services.agent import clock, shard
+from services.agent import clock, sessions, shard
 from services.agent.disk import RETRY_SECONDS, Disk
 from services.agent.host import Host
 from services.agent.reports import Reports
 from services.agent.runner import Runner
+from services.agent.sessions import Marked
 from services.agent.shard import Life
 from services.agent.slots import Slots
 from services.agent.store import Store
@@ -40,6 +41,11 @@ def _claim(life: Life) -> tuple[bool, bool, float]:
     return alive, life.phase != "stopped", life.since
 
 
+def _tells_of(status: ShardStatus, attempt: int, run: int) -> bool:
+    """The log has this very run, and it was on its way or serving."""
+    return (status.attempt, status.run) == (attempt, run) and status.phase in ("loading", "ready")
+
+
 class Shards:
     """Every shard of this node, running or not."""
 
@@ -51,6 +57,8 @@ class Shards:
         self._runners: dict[ReplicaId, Runner] = {}
         self._tasks: dict[ReplicaId, asyncio.Task[None]] = {}
         self._strangers: dict[ReplicaId, Stranger] = {}
+        self._unread: dict[ReplicaId, Marked] = {}
+        """Live sessions whose state file cannot be read: the first assignment says what they are."""
         self._wanted: set[ReplicaId] | None = None
         """None: no assignment is known."""
         self._stopped = asyncio.Event()
@@ -72,9 +80,21 @@ class Shards:
         """What the log must be told of before it decides anything: all that has not stopped."""
         return {life.replica: life.order.model for life in self.lives if life.phase != "stopped"}
 
-    def resume(self, lives: Iterable[Life], host: Host, group: asyncio.TaskGroup) -> None:
-        """Go on from the state files."""
-        self.sessions = tuple(
+    def resume(
+        self,
+        lives: Iterable[Life],
+        host: Host,
+        group: asyncio.TaskGroup,
+        unread: Iterable[Marked] = (),
+    ) -> None:
+        """Go on from the state files; `unread`: sessions whose file says nothing."""
+        self._unread = {each.replica: each for each in unread}
+        of_unread = tuple(
+            Session(replica=each.replica, attempt=each.incarnation[0], process=each.leader)
+            for each in self._unread.values()
+            if each.incarnation is not None
+        )
+        self.sessions = of_unread + tuple(
             Session(replica=life.replica, attempt=life.order.attempt, process=life.process.engine)
             for life in lives
             if life.process is not None and proc.is_alive(life.process.engine)
@@ -110,15 +130,35 @@ class Shards:
         for order in assignment.shards:
             if (runner := self._runners.get(order.replica)) is not None:
                 runner.send(shard.Ordered(order))
+            elif (found := self._found(order)) is not None:
+                self._add(found, host, group)
+                self._runners[order.replica].send(shard.Ordered(order))
             elif (life := self._new(order)) is not None:
                 self._add(life, host, group)
         for replica, runner in self._runners.items():
             if replica not in self._wanted:
                 runner.send(shard.Dropped())
+        for replica in list(self._unread):  # Not wanted, or in another attempt.
+            group.create_task(sessions.end([self._unread.pop(replica)]))
         for replica in [name for name in self._strangers if name not in self._wanted]:
             self._bury(replica, self._strangers.pop(replica).slot)
             self._slots.free(replica)
         self._stopped.set()  # Some may have stopped before any assignment was known.
+
+    def _found(self, order: AssignedShard) -> Life | None:
+        """A session whose state file says nothing, as the log knows it. None: there is no such run."""
+        found = self._unread.get(order.replica)
+        if found is None or found.incarnation is None or found.incarnation[0] != order.attempt:
+            return None
+        del self._unread[order.replica]
+        run = found.incarnation[1]
+        stranger = self._strangers.pop(order.replica, None)
+        slot = self._slots.take(order.replica)
+        life, _ = shard.begin(replace(order, goal="run"), slot, clock.now(), run)
+        if stranger is not None and _tells_of(stranger.status, order.attempt, run):
+            life = replace(life, phase=stranger.status.phase)  # Else unpublished for a moment.
+        log.warning("shard.found", replica=order.replica, attempt=order.attempt, run=run)
+        return life
 
     def _new(self, order: AssignedShard) -> Life | None:
         """None: it was reported stopped in this attempt, and so never starts again."""

@@ -7,7 +7,7 @@ import msgspec
 import structlog
 
 from schemas import codec
-from schemas.ids import ReplicaId, token
+from schemas.ids import ReplicaId, Token, token
 from services.agent.shard import Life
 from services.runtime.files import read_if_there, write_atomically
 
@@ -19,6 +19,8 @@ class Store:
 
     def __init__(self, data: Path) -> None:
         self.data = data.resolve()
+        self.unread: set[Token] = set()
+        """Replicas whose state file cannot be read."""
         self._shards = self.data / "agent" / "shards"
         self._logs = self.data / "agent" / "logs"
         self._shards.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -33,6 +35,7 @@ class Store:
                 lives.append(codec.decode(path.read_bytes(), Life))
             except msgspec.DecodeError as error:
                 log.warning("agent.state_unreadable", path=str(path), reason=str(error))
+                self.unread.add(Token(path.stem))
         return lives
 
     def save(self, life: Life) -> None:

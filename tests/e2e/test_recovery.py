@@ -293,6 +293,24 @@ async def test_a_foreign_genesis_is_damage_and_is_recovered_from_what_stands(
         await recover(fleet, "log")
 
 
+async def test_a_state_file_that_cannot_be_read_ends_no_engine(living: LiveFleet) -> None:
+    # spec: A5
+    fleet = living
+    agent = fleet.programs["node-1"]
+    async with untouched(fleet):
+        agent.kill()
+        (state,) = (fleet.root / "node-1" / "agent" / "shards").glob("tiny-*[0-9].json")
+        state.write_bytes(state.read_bytes()[:40])
+        agent.start()
+
+        async def mended() -> bool:
+            return state.read_bytes().endswith(b"}")
+
+        await eventually(mended, "its state is on disk again")
+        await until_sound(fleet)
+    assert "shard.found" in agent.log.read_text()
+
+
 async def test_a_purged_log_has_lost_its_past_and_nothing_else(living: LiveFleet) -> None:
     fleet = living
     async with untouched(fleet):
