@@ -11,11 +11,12 @@ from pathlib import Path
 from msgspec import Struct
 
 from services.fleet.settings import Resolved
+from services.log.message import Unavailable
 
 _USER = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 
 
-class Shut(Exception):
+class Shut(Unavailable):
     """There is no way in with this door's files."""
 
 

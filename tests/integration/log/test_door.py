@@ -15,12 +15,13 @@ from services.log.connect import Connection
 from services.log.door import Door
 from services.log.follow import Follower
 from services.log.message import Denied
+from services.log.snapshot import read_state
 from services.log.stored import Stored
 from services.log.write import Writer
 from tests.builders import LOG_ID, a_node
 from tests.support.doors import Doors
 from tests.support.nats_server import NatsServer
-from tests.support.waiting import until
+from tests.support.waiting import eventually, until
 
 TLS = Path(__file__).parents[2] / "data" / "tls"
 CA, OTHER_CA = TLS / "test-ca.pem", TLS / "other-ca.pem"
@@ -177,11 +178,21 @@ async def test_a_server_that_is_trusted_is_spoken_to_in_tls(tmp_path: Path) -> N
     async with started(NatsServer(tmp_path / "nats", users=doors.text, tls=SERVER)) as nats:
         async with trying(doors.door(nats.url, "control", ca=CA)) as made:
             await made.wait_connected()
-            await made.barrier()
+            await streams.create(made)
+            await made.request(subjects.CATALOG, b"{}", 5.0)
+            await until_state_holds(made, subjects.CATALOG)  # Over a link of its own.
         await kept_out(
             doors.door(nats.url, "control", ca=OTHER_CA), "the server's certificate is not trusted"
         )
         await kept_out(doors.door(nats.url, "control"), "the server's certificate is not trusted")
+
+
+async def until_state_holds(connection: Connection, subject: str) -> None:
+    async def held() -> bool:
+        documents, _ = await read_state(connection)
+        return subject in {each.subject for each in documents}
+
+    await eventually(held, f"STATE holds {subject}")
 
 
 async def test_a_server_may_ask_for_a_certificate(tmp_path: Path) -> None:
