@@ -9,6 +9,8 @@ How it fails:
 - A live copy is lost: the next one of its subject names a predecessor that was never seen, and
   everything wanted is got again. A last copy that is lost stays lost until `resync`: whoever hears
   from others how far the log is calls that.
+- In a cluster of servers a replica that lags answers a get with what stood there before: everything is
+  got once more a while after a link came to stand. Until then `applied` may claim too much.
 - A document is in neither LOG nor STATE: `apply` is not called for it.
 - A get is not answered, or NATS denies a pattern or a get: tried again; `synced` stays False.
 """
@@ -31,6 +33,8 @@ log = structlog.get_logger()
 
 GETS_AT_ONCE = 32
 RETRY_SECONDS = 0.2
+LAG_SECONDS = 5.0
+"""A replica that answers gets is far less behind than that, unless its server is in trouble."""
 DENIED_SECONDS = 2.0
 
 
@@ -75,6 +79,8 @@ class Follower:
         self._arrived: deque[_Live] = deque()
         self._wake = asyncio.Event()
         self._due = True
+        self._repeated = 0
+        """The link over which all was, or will be, read a second time."""
         self._subscriptions: list[Subscription] = []
 
     def resync(self) -> None:
@@ -122,7 +128,14 @@ class Follower:
         await self._get_unknown()
         self.applied = max(self.applied, base)
         self.resyncs += 1
+        self._repeat_later()
         self.synced = not self._due
+
+    def _repeat_later(self) -> None:
+        link = self._connection.generation
+        if self._connection.cluster and link != self._repeated:
+            self._repeated = link
+            asyncio.get_running_loop().call_later(LAG_SECONDS, self.resync)
 
     def _take(self) -> int:
         """Apply what has come, and return how far that is.

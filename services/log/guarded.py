@@ -2,6 +2,8 @@
 
 How it fails:
 - The subject holds something else: Refused, with what stands there. Nothing was written.
+- In a cluster of servers, a replica that lags tells of an older document than the one that refused it:
+  Unavailable, and the next try finds them agreed.
 - The ack is lost: Unavailable. Given again with the same event it cannot land twice: the server
   answers `duplicate`, or refuses and our own event stands there, which is Written too.
 """
@@ -58,11 +60,19 @@ async def write(connection: Connection, event: Sealed, expected: int) -> Written
             standing = await get_from_log(connection, event.subject)
             if standing is not None and carries(standing, event.id):
                 return Written(standing.sequence)
+            _check_lag(ack.description, standing)
             return Refused(standing)
         case api.ANOTHER_IN_FLIGHT:
             raise Unavailable(f"{event.subject}: another write is in flight")
         case code:
             raise ApiError(code, ack.description)
+
+
+def _check_lag(refusal: str, standing: Stored | None) -> None:
+    """The server names the sequence that it compared with, `wrong last sequence: 392`, as a rule."""
+    named = refusal.rpartition(" ")[2]
+    if named.isdecimal() and int(named) > (0 if standing is None else standing.sequence):
+        raise Unavailable(f"what refused the write at {named} is not to be read yet")
 
 
 def carries(found: Stored, event: EventId) -> bool:

@@ -35,6 +35,8 @@ class Proxy:
         """Of those from the client."""
         self.repeat: Callable[[Frame], bool] = lambda _: False
         """Which messages come to the client twice."""
+        self.change: Callable[[Frame], bytes | None] = lambda _: None
+        """What comes to the client in place of headers and payload; None: what was sent."""
         self.dropped: list[Frame] = []
         self._upstream = port
         self._writers: list[asyncio.StreamWriter] = []
@@ -92,6 +94,9 @@ class Proxy:
                     self.dropped.append(frame)
                     continue
                 line += body
+                if (other := self.change(frame)) is not None:
+                    size = b"%d" % len(other)
+                    line = b" ".join([b"HMSG", *words[1:3], size, size + b"\r\n" + other + b"\r\n"])
                 line += line if self.repeat(frame) else b""
             if self.mute:
                 continue
@@ -112,6 +117,10 @@ class Proxy:
             writer.write(line)
             await writer.drain()
         raise ConnectionResetError
+
+
+NOT_FOUND = b"NATS/1.0 404 Message Not Found\r\n\r\n"
+"""For `change`: a get is answered by a replica that has not come so far."""
 
 
 def _frame(words: list[bytes], body: bytes) -> Frame:

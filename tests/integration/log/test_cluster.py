@@ -15,9 +15,10 @@ from schemas.documents import Document
 from schemas.ids import LogId
 from services.log import streams
 from services.log.api import call
-from services.log.append import Appended, append
+from services.log.append import Appended, Sealed, append
 from services.log.connect import Connection
 from services.log.follow import Follower
+from services.log.guarded import Written, write
 from services.log.message import Unavailable
 from services.log.snapshot import read_state
 from services.log.stored import Stored
@@ -28,6 +29,7 @@ from tests.support.events import an_event, id_of, lead
 from tests.support.examples import rounds
 from tests.support.nats_cluster import NatsCluster
 from tests.support.nats_server import NatsServer
+from tests.support.proxy import NOT_FOUND, Proxy
 from tests.support.waiting import eventually, until
 
 KILLS = rounds("NATS_CLUSTER_KILLS", 1)
@@ -275,3 +277,42 @@ async def test_streams_of_a_cluster_have_three_copies_unless_told_otherwise(
     assert await streams.head(log) == 1
     assert await streams.create(log, 5, monitor) != []
     assert await copies() == {3}
+
+
+async def test_what_a_replica_that_lags_answered_is_read_again(
+    cluster: NatsCluster,
+    connections: Callable[[str], Connection],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("services.log.follow.LAG_SECONDS", 0.5)
+    log = await ready(connections("log"))
+    await cluster.until_complete()
+    await streams.create(log)
+    event = an_event(ASSIGNMENT.format(0))
+    await eventually(lambda: stored(log, event), "it is written")
+    proxy = Proxy(cluster.servers[0].port)
+    await proxy.start()
+    lagging, applied = Connection(proxy.url, "lagging"), list[int]()
+    proxy.change = lambda frame: NOT_FOUND if b"Nats-Subject" in frame.body else None
+
+    def apply(found: Stored) -> None:
+        applied.append(found.sequence)
+
+    follower = Follower(lagging, ("flotilla.log.s.assignment.*",), lambda: [event.subject], apply)
+    await lagging.start()
+    running = asyncio.ensure_future(follower.run())
+    await until(lambda: follower.resyncs == 1)
+    assert applied == []
+    proxy.change = lambda _: None
+    await until(lambda: applied == [1])
+    running.cancel()
+    await asyncio.wait([running])
+    await lagging.close()
+    await proxy.close()
+
+
+async def stored(log: Connection, event: Sealed) -> bool:
+    try:
+        return isinstance(await write(log, event, 0), Written)
+    except Unavailable:
+        return False

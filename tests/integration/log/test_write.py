@@ -12,6 +12,8 @@ from schemas.events import Event
 from schemas.ids import EventId, LogId
 from services.log.api import call
 from services.log.connect import Connection
+from services.log.guarded import Refused, Written, write
+from services.log.message import Unavailable
 from services.log.snapshot import get
 from services.log.stored import Stored
 from services.log.streams import StreamInfo
@@ -19,7 +21,7 @@ from services.log.tail import Tail
 from services.log.write import Writer
 from tests.support.events import an_event
 from tests.support.nats_server import NatsServer
-from tests.support.proxy import Proxy, up_to
+from tests.support.proxy import NOT_FOUND, Proxy, up_to
 from tests.support.waiting import until
 
 INFO = "flotilla.log.s.node.n1.info"
@@ -237,3 +239,20 @@ async def test_a_document_no_log_could_take_is_refused_at_once(log: Connection) 
         with pytest.raises(ValueError, match="too large"):
             writer.put(INFO, "node.described", Value(value=1, pad="x" * 1024 * 1024))
         await writer.idle()
+
+
+async def test_a_replica_that_lags_makes_no_write_refused_that_had_landed(
+    log: Connection, lossy: Connection, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # spec: L8
+    monkeypatch.setattr("services.log.guarded.ACK_SECONDS", 0.2)
+    event = an_event(INFO)
+    proxy.drop = up_to(1, lambda frame: b'"seq":' in frame.body)
+    with pytest.raises(Unavailable):
+        await write(lossy, event, 0)
+    proxy.change = lambda frame: NOT_FOUND if b"Nats-Subject" in frame.body else None
+    with pytest.raises(Unavailable, match="not to be read yet"):
+        await write(lossy, event, 0)
+    proxy.change = lambda _: None
+    assert await write(lossy, event, 0) == Written(1)
+    assert isinstance(await write(lossy, an_event(INFO), 0), Refused)
