@@ -138,7 +138,8 @@ class Opener:
         if not await streams.exists(self._connection):
             return FleetState()
         with search_paused():
-            _, state = await read_documents(self._connection)
+            documents, state = await read_documents(self._connection)
+        log.info("log.read", documents=len(documents), sequence=state.sequence)
         return state
 
     async def begin_anew(self, genesis: Genesis, above: int, leadership: Leadership) -> bool:
