@@ -268,6 +268,10 @@ async def test_streams_of_a_cluster_have_three_copies_unless_told_otherwise(
         assert {info.config["compression"] for info in found} == {"none"}
         return {info.config["num_replicas"] for info in found}
 
+    refused = await streams.create(log, 5, monitor)
+    assert len(refused) == len(ALL)
+    assert "num_replicas 5" in refused[0]
+    assert not await streams.exists(log)
     assert await streams.create(log, 1, monitor) == [streams.ONE_COPY]
     assert await copies() == {1}
     await log.request("flotilla.log.e.command.mark", an_event("x").payload, 5.0)

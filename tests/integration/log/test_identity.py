@@ -17,6 +17,8 @@ from services.log.identity import Trust, look
 from services.log.snapshot import get_from_log
 from services.log.stored import Stored
 from tests.builders import LOG_ID, a_genesis, an_event
+from tests.support.nats_server import NatsServer
+from tests.support.proxy import Proxy, up_to
 from tests.support.waiting import until
 
 OTHER = LogId("f" * 32)
@@ -108,3 +110,27 @@ async def test_a_new_link_is_asked_before_it_is_fresh(log: Connection) -> None: 
         assert trust.log_id == LOG_ID
         trust.look_again()
         await until(lambda: trust.fresh)
+
+
+async def test_nats_away_or_an_answer_that_does_not_come_changes_nothing(
+    log: Connection,
+    lossy: Connection,
+    proxy: Proxy,
+    nats: NatsServer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # spec: L3
+    monkeypatch.setattr("services.log.snapshot.GET_TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr(identity, "LOOK_SECONDS", 0.05)
+    await put(log, subjects.GENESIS, an_event(a_genesis()))
+    async with trusting(lossy, None) as trust:
+        await until(lambda: trust.fresh)
+        proxy.drop = up_to(2, lambda frame: b"Nats-Subject" in frame.body)
+        await until(lambda: len(proxy.dropped) == 2)
+        assert (trust.log_id, trust.damage) == (LOG_ID, "")
+        nats.kill()
+        await until(lambda: not lossy.connected)
+        trust.look_again()
+        assert (trust.log_id, trust.damage) == (LOG_ID, "")
+        nats.start()
+        await until(lambda: trust.fresh and lossy.connected)
+        assert (trust.log_id, trust.damage) == (LOG_ID, "")

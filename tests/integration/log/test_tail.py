@@ -263,3 +263,15 @@ async def test_is_caught_up_where_age_took_the_last_messages(log: Connection) ->
     async with reading(log, after=3) as reader, asyncio.timeout(30):
         await reader.tail.caught_up.wait()
     assert reader.got == []
+
+
+async def test_goes_on_with_the_first_that_is_left_where_age_took_what_comes_next(
+    log: Connection,
+) -> None:
+    await write(log, 5)
+    config = (await call(log, "STREAM.INFO.FLOTILLA_LOG", None, streams.StreamInfo)).config
+    few = config | {"max_msgs": 2}
+    await call(log, "STREAM.UPDATE.FLOTILLA_LOG", few, streams.StreamInfo)
+    async with reading(log, after=1) as reader:
+        await until(until_read(reader, 5))
+    assert reader.sequences == [4, 5]

@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 
 import pytest
+import structlog
 
 from schemas import codec
 from schemas.documents import Document
@@ -256,3 +257,20 @@ async def test_a_replica_that_lags_makes_no_write_refused_that_had_landed(
     proxy.change = lambda _: None
     assert await write(lossy, event, 0) == Written(1)
     assert isinstance(await write(lossy, an_event(INFO), 0), Refused)
+
+
+async def test_a_value_that_the_server_refuses_is_told_and_written_once_it_may_be(
+    log: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("services.log.write.REFUSED_SECONDS", 0.05)
+    config = (await call(log, "STREAM.INFO.FLOTILLA_LOG", None, StreamInfo)).config
+    full = config | {"max_bytes": 10, "discard": "new"}
+    await call(log, "STREAM.UPDATE.FLOTILLA_LOG", full, StreamInfo)
+    with structlog.testing.capture_logs() as told:
+        async with writing(log) as writer:
+            writer.put(INFO, "node.described", Value(value=1))
+            await until(lambda: any(line["event"] == "log.write.refused" for line in told))
+            assert await get(log, INFO) is None
+            await call(log, "STREAM.UPDATE.FLOTILLA_LOG", config, StreamInfo)
+            await writer.idle()
+    assert [value_of(stored) for stored in await history(log)] == [1]
