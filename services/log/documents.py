@@ -26,7 +26,7 @@ async def read_documents(connection: Connection) -> tuple[list[Stored], FleetSta
     documents, newest = await read_state(connection)
     # The last genesis may be a stranger's: which one is in force, only all of them tell.
     geneses = await read_history(connection, subjects.GENESIS, newest + 1)
-    documents = sorted([*geneses, *documents], key=lambda stored: stored.sequence)
+    documents = _in_order([*geneses, *documents])
     state = FleetState()
     await fold(state, documents)
     earlier = [
@@ -36,10 +36,16 @@ async def read_documents(connection: Connection) -> tuple[list[Stored], FleetSta
     ]
     if not earlier:
         return documents, state
-    documents = sorted([*earlier, *documents], key=lambda stored: stored.sequence)
+    documents = _in_order([*earlier, *documents])
     state = FleetState()
     await fold(state, documents)
     return documents, state
+
+
+def _in_order(documents: list[Stored]) -> list[Stored]:
+    """Each once, though it was read from LOG and from STATE."""
+    by_sequence = {stored.sequence: stored for stored in documents}
+    return [by_sequence[sequence] for sequence in sorted(by_sequence)]
 
 
 async def fold(state: FleetState, documents: Sequence[Stored]) -> None:

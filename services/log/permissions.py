@@ -150,7 +150,7 @@ def _operator(_: str, inbox: str) -> Rights:
         publish=(
             f"{subjects.RPC_ROOT}>",
             *_reads(),
-            *(each for name in _READ for each in _consumes(name)),
+            *(each for name in (*_READ, subjects.CHECKPOINT) for each in _consumes(name)),
             inbox,
         ),
         subscribe=("flotilla.beat.>", subjects.ALL_LOADS, f"{subjects.LIVE_ROOT}>", inbox),

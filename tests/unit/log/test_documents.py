@@ -1,13 +1,14 @@
 """A state read from STATE is the one that was lived, whatever stands in the log."""
 
 import random
+from collections.abc import Iterable
 
 import pytest
 
 from schemas import subjects
 from schemas.ids import ModelName, NodeId
-from services.control.opening import folded, superseded
 from services.fleet.state import FleetState
+from services.log.documents import fold, superseded
 from services.log.stored import Stored
 from tests.builders import LOG_ID, Script, a_node, a_replica, a_shard, an_event
 
@@ -35,22 +36,28 @@ def a_payload(source: random.Random, subject: str, number: int) -> bytes:
     )
 
 
-def rebuilt(log: list[Stored]) -> FleetState:
-    """As control does it, on the last message of each subject and their past."""
+async def folded(documents: Iterable[Stored]) -> FleetState:
+    state = FleetState()
+    await fold(state, sorted(documents, key=lambda stored: stored.sequence))
+    return state
+
+
+async def rebuilt(log: list[Stored]) -> FleetState:
+    """As it is read, on the last message of each subject and their past."""
     last = {stored.subject: stored for stored in log}
-    state = folded(last.values())
+    state = await folded(last.values())
     past = [
         stored
         for subject, below in superseded(state)
         for stored in log
         if stored.subject == subject and stored.sequence < below
     ]
-    return folded([*past, *last.values()]) if past else state
+    return await folded([*past, *last.values()]) if past else state
 
 
 # spec: L4
 @pytest.mark.parametrize("seed", range(200))
-def test_a_state_read_anew_is_the_one_that_was_lived(seed: int) -> None:
+async def test_a_state_read_anew_is_the_one_that_was_lived(seed: int) -> None:
     source = random.Random(seed)
     script = Script()
     log = [Stored(*script.log[0])]
@@ -59,4 +66,4 @@ def test_a_state_read_anew_is_the_one_that_was_lived(seed: int) -> None:
         payload = a_payload(source, subject, number)
         script.state.apply(number, subject, payload)
         log.append(Stored(number, subject, payload))
-    assert rebuilt(log).dump() == script.state.dump()
+    assert (await rebuilt(log)).dump() == script.state.dump()
