@@ -177,7 +177,9 @@ async def test_a_deleted_stream_is_recovered_from_what_state_holds(living: LiveF
         since = (await damage_of(fleet))["since"]
         restart(fleet, "control-1")
         assert (await damage_of(fleet))["since"] == since
-        await recover(fleet, "log")
+        await chosen(fleet, {"way": "log"})
+        restart(fleet, "control-1")  # Its disk has what was chosen: it goes on.
+        await until_sound(fleet)
 
 
 async def test_with_nothing_left_the_fleet_is_taken_over_from_its_agents(
@@ -247,7 +249,6 @@ async def test_garbage_on_our_subjects_is_set_aside_and_mended(living: LiveFleet
     bad = (
         subjects.CATALOG,
         subjects.replica(ModelName("tiny"), 0),
-        subjects.node_verdict(NodeId("node-1")),
         "flotilla.log.s.strange.thing",
     )
     async with untouched(fleet):
@@ -278,6 +279,23 @@ async def test_garbage_on_our_subjects_is_set_aside_and_mended(living: LiveFleet
             code, answer = await fleet.call("journal/bad", {"subject": subject, "to": to})
             assert code == 200, json.dumps(answer)
         await until_sound(fleet)
+
+
+async def test_a_byte_that_flips_on_the_disk_costs_no_engine(living: LiveFleet) -> None:
+    fleet, store = living, living.nats.directory / "store"
+    async with untouched(fleet):
+        await seen_beyond(fleet)
+        fleet.nats.kill()
+        # After a kill the server cuts LOG at the block's first bad message.
+        (block,) = store.rglob(f"{subjects.LOG}/msgs/*.blk")
+        content = bytearray(block.read_bytes())
+        content[len(content) // 2] ^= 0x40
+        block.write_bytes(content)
+        fleet.nats.start()
+        damage = await damage_of(fleet)
+        assert damage["head"] < damage["highestKnown"]
+        # STATE may not have been fed again yet since the last recovery.
+        await recover(fleet, "memory")
 
 
 async def test_a_foreign_genesis_is_damage_and_is_recovered_from_what_stands(
