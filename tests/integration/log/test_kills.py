@@ -25,6 +25,8 @@ from tests.support.nats_server import NatsServer
 ROUNDS = rounds("NATS_KILLS", 4)
 SLOTS = 12
 MODEL = ModelName("tiny")
+PAD_BYTES = 4000
+"""So that the server fills files, closes and compresses them, and not only appends to its first one."""
 
 
 class Fleet:
@@ -57,7 +59,8 @@ class Fleet:
     def _next(self, now: ReplicaDocument | None) -> ReplicaDocument | None:
         if now is None:
             self._generation += 1
-            return a_replica(replica_name(MODEL, 0, self._generation))
+            fresh = a_replica(replica_name(MODEL, 0, self._generation))
+            return replace(fresh, reason=self.source.randbytes(PAD_BYTES).hex())
         return None if self.source.random() < 0.5 else replace(now, attempt=now.attempt + 1)
 
     def _seal(self, slot: int, document: ReplicaDocument | None) -> Sealed:
