@@ -45,7 +45,7 @@ nightly: static ## Properties over 30 times the examples; nodes, leaders and eve
 nats-cli: ## The stock `nats` command line, which the test of docs/nats-cli.md runs
 	@test -x $(NATS_CLI)/nats || GOBIN=$(NATS_CLI) $(GO) install github.com/nats-io/natscli/nats@v0.5.0
 
-nats-users: setup ## Write deploy/nats-server-users.conf anew out of services/log/permissions.py
+nats-users: setup ## Write the configurations under deploy/ that have users anew
 	$(BIN)/python -m tests.unit.log.test_server
 
 pins: ## Resolve anew and write every transitive pin into pyproject.toml

@@ -10,7 +10,8 @@ import pytest
 from services.log import server
 from services.log.permissions import NAMED, ROLES, Role, User, user
 
-USERS_FILE = Path(__file__).parents[3] / "deploy" / "nats-server-users.conf"
+DEPLOY = Path(__file__).parents[3] / "deploy"
+USERS_FILE = DEPLOY / "nats-server-users.conf"
 TLS = Path(__file__).parents[2] / "data" / "tls"
 
 
@@ -160,3 +161,4 @@ def test_answers_to_one_user_are_heard_by_nobody_else(role: Role) -> None:
 
 if __name__ == "__main__":
     USERS_FILE.write_text(users_file())
+    (DEPLOY / "nats-server-cluster.conf").write_text(cluster_file())
