@@ -14,7 +14,8 @@ from schemas.recovery import BadDocument, BadDocuments, Mend
 from services.control.commands import Actor, No, record, refuse
 from services.control.drafts import Draft
 from services.control.moment import Moment, Planned
-from services.fleet.state import FleetState, Unknown, Unreadable, family_of
+from services.fleet.families import family_of
+from services.fleet.state import FleetState, Unknown, Unreadable
 
 VERB = "flotilla journal mend"
 _LASTING = {"genesis", "catalog", "epoch", "assignments", "brake"}
@@ -23,8 +24,8 @@ _LASTING = {"genesis", "catalog", "epoch", "assignments", "brake"}
 
 def bad_documents(state: FleetState) -> BadDocuments:
     """All of them, by subject."""
-    found = dict(sorted({**state.unreadable, **state.unknown}.items()))
-    items = tuple(_row(state, subject, each) for subject, each in found.items())
+    found: dict[str, Unreadable | Unknown] = {**state.unreadable, **state.unknown}
+    items = tuple(_row(state, subject, each) for subject, each in sorted(found.items()))
     return BadDocuments(as_of_seq=state.sequence, items=items)
 
 

@@ -26,9 +26,9 @@ async def what_is_left(connection: Connection, below: int | None = None) -> Flee
     found, newest = await _state(connection)
     if await streams.has(connection, subjects.LOG):
         # STATE holds what came before; but not what a later log has written over.
-        span = (newest + 1, None) if below is None else (1, below - 1)
+        first, last = (newest + 1, None) if below is None else (1, below - 1)
         found += await read_history(connection, subjects.GENESIS, newest + 1)
-        async for batch in read_range(connection, *span, [subjects.STATE_ROOT + ">"]):
+        async for batch in read_range(connection, first, last, [subjects.STATE_ROOT + ">"]):
             found += batch
     state = FleetState()
     for stored in sorted(found, key=lambda stored: stored.sequence):
