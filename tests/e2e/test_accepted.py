@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import aiohttp
 
@@ -34,12 +35,12 @@ async def accepted(fleet: LiveFleet, catalog: str) -> tuple[int, EventId]:
     return await eventually(taken, "a control takes the catalog")
 
 
-async def current_revision(fleet: LiveFleet) -> int:
+async def leaders_status(fleet: LiveFleet) -> dict[str, Any] | None:
     for name in CONTROLS:
         status = await fleet.ask("status", name)
         if status is not None and status["leading"]:
-            return int(status["catalogRevision"])
-    return 0
+            return status
+    return None
 
 
 def kill_and_start_all(fleet: LiveFleet, source: Random) -> list[str]:
@@ -75,12 +76,12 @@ async def test_what_was_accepted_is_in_force_after_every_process_was_killed(
             commands.append(command)
 
             async def in_force(least: int = revision) -> bool:
-                return await current_revision(fleet) >= least
+                status = await leaders_status(fleet)
+                return status is not None and status["catalogRevision"] >= least
 
             await eventually(in_force, f"revision {revision} is current after kills: {order}")
             await fleet.until_served(alias)  # The name is new in this very catalog.
-        final = await fleet.ask("status")
-        assert final is not None
+        final = await eventually(lambda: leaders_status(fleet), "a control leads at the end")
         recorded = [
             event.corr
             for _, subject, event in await read_log(fleet.nats.url, final["asOfSeq"])

@@ -140,6 +140,10 @@ def test_an_agent_is_behind_since_the_first_assignment_that_it_has_not_applied()
     caught_up = an_agent_beat("n1", third)
     follow.agent(script.state, caught_up, 41.0)
     assert follow.agents(script.state, [caught_up], 41.0).worst == ()
+    follow.folded(assign(script, "n1"), 0, 50.0)
+    follow.agent(script.state, caught_up, 51.0)
+    (again,) = follow.agents(script.state, [caught_up], 60.0).worst
+    assert again.behind_seconds == 10.0
 
 
 # spec: O1
