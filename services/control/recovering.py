@@ -49,7 +49,7 @@ from services.fleet.catalog import CatalogFaults, from_json
 from services.fleet.state import FleetState
 from services.log.api import ApiError
 from services.log.connect import Connection
-from services.log.message import Unavailable
+from services.log.message import Denied, Unavailable
 from services.log.rebuild import what_is_left
 from services.log.streams import LogDamaged
 
@@ -220,13 +220,12 @@ class Recovering:
         )
         try:
             stands = await self._opener.begin_anew(genesis, highest, self._leadership)
+        except Denied as error:
+            # LOG ends below STATE. Without it, it is made anew above STATE, which is kept.
+            remedy = f"nats stream rm {subjects.LOG}"
+            return No("denied", "an administrator must make room", why=str(error), next=remedy)
         except (ApiError, LogDamaged) as error:
-            return No(
-                "log_refuses",
-                "no new log can be begun",
-                why=str(error),
-                next=f"nats stream rm {subjects.STATE}",
-            )
+            return No("log_refuses", "no new log can be begun", why=str(error))
         return None if stands else No("changed_meanwhile", "the log was changed meanwhile")
 
     def _refuse(self, no: No) -> Refusal:

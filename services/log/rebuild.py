@@ -7,7 +7,7 @@ caught up.
 
 How it fails:
 - NATS away, or an answer that does not come: Unavailable. What was made stands, and it may be called again.
-- The server lets this user neither create nor delete: ApiError, or a fault that names the stream.
+- The server makes no stream: LogDamaged with its words. It lets this user delete none: Denied.
 """
 
 from msgspec import Struct
@@ -19,6 +19,7 @@ from services.log.connect import Connection
 from services.log.history import read_range
 from services.log.snapshot import read_history, read_state
 from services.log.stored import Stored
+from services.log.streams import LogDamaged
 
 
 async def what_is_left(connection: Connection, below: int | None = None) -> FleetState:
@@ -44,6 +45,8 @@ async def make_room(connection: Connection, above: int, replicas: int | None) ->
     """
     _, newest = await _state(connection)
     faults = await streams.create(connection, replicas, first=max(above, newest) + 1)
+    if not await streams.exists(connection):
+        raise LogDamaged("; ".join(faults))
     if await streams.head(connection) < newest:
         await api.call(connection, f"STREAM.DELETE.{subjects.STATE}", None, Struct)
         faults = await streams.create(connection, replicas)
