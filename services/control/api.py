@@ -12,11 +12,12 @@ from schemas import api, codec, frames
 from services.control.commands import Actor
 from services.control.history_api import HistoryApi
 from services.control.live import live
-from services.control.loop import Loop, NotLeading
+from services.control.loop import Loop
 from services.control.metrics import registry
 from services.control.orders import ORDERS, carry_out, not_here, refusal
 from services.control.pages import PAGES, Page, Seen
 from services.control.recovery_api import RecoveryApi
+from services.control.requests import NotLeading
 from services.control.tokens import Token, Tokens, allows
 from services.log.event_ids import new_event_id
 from services.runtime.admin import admin_app

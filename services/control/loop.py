@@ -19,7 +19,6 @@ How it fails:
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic, time  # noqa: TID251 - `time` for display before there is a log.
@@ -44,6 +43,13 @@ from services.control.moment import Moment, Plan
 from services.control.opening import Damaged, Opened, Opener
 from services.control.reconcile import decide
 from services.control.recovering import Recovering
+from services.control.requests import (
+    LogRefuses,
+    NotLeading,
+    OutcomeUnknown,
+    Request,
+    Requests,
+)
 from services.control.silence import UNREACHABLE_SECONDS
 from services.control.writing import Writing
 from services.fleet.damage import Seen
@@ -59,36 +65,15 @@ LOOK_SECONDS = 2.0
 RETRY_SECONDS = 0.2
 STANDBY_SECONDS = 0.2
 """Between two looks of a standby whether it is time to claim."""
-STALLED_LOOKS = 5
+STALLED_LOOKS = 3
 FOLD_SECONDS = 10.0
 """In which what stands in the log must come, while NATS is there."""
-ANSWER_SECONDS = 30.0
-"""How long a command may wait for the log; an election in a cluster of servers takes up to 10."""
-NO_ANSWER = f"the log has answered no write for {ANSWER_SECONDS:g} s"
-MOST_WAITING = 256
-"""Commands that wait for their turn."""
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 
-class NotLeading(Exception):
-    """This control writes nothing now: another leads, the log is damaged, or NATS is away."""
-
-
-class OutcomeUnknown(Exception):
-    """The command was being written, and may have been taken: why nobody waits for it longer."""
-
-
-class LogRefuses(Exception):
-    """The server takes no write, and why. The command was not taken."""
-
-
 class Stalled(Exception):
     """What stands in the log does not come."""
-
-
-class TooMany(Exception):
-    """More commands wait than are carried out in a turn. This one was not taken."""
 
 
 class Loop:
@@ -146,7 +131,7 @@ class Loop:
         )
         self._alarm = asyncio.Event()
         self._progress = asyncio.Condition()
-        self._requests: deque[tuple[Plan, asyncio.Future[Frame]]] = deque()
+        self._requests = Requests(self._alarm.set)
         self._newest = (0, 0.0)
         """LOG's newest message that was read: its sequence, and when LOG stored it."""
         self._wake_at: float | None = None
@@ -188,18 +173,7 @@ class Loop:
         """
         if not self.leading:
             raise NotLeading
-        if len(self._requests) >= MOST_WAITING:
-            raise TooMany
-        answer: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
-        self._requests.append(waiting := (plan, answer))
-        self._alarm.set()
-        try:
-            async with asyncio.timeout(ANSWER_SECONDS):
-                return await answer
-        except TimeoutError:
-            if waiting in self._requests:  # Cancelled before it was begun: never carried out.
-                raise LogRefuses(NO_ANSWER) from None
-            raise OutcomeUnknown(NO_ANSWER) from None
+        return await self._requests.perform(plan)
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -213,7 +187,7 @@ class Loop:
                         await self._follow(opened)
                     finally:
                         self._following = False
-                        self._refuse_requests()
+                        self._requests.refuse()
         finally:
             await self._resign()
 
@@ -334,10 +308,10 @@ class Loop:
         if not self.leading:
             if self.leadership.fence and self.state.fence > self.leadership.fence:
                 self.writing.fell("another claim stands in the log")
-            self._refuse_requests()
+            self._requests.refuse()
             return
-        while self._requests and self.leading:
-            await self._carry_out(*self._requests.popleft())
+        while self.leading and (request := self._requests.take()) is not None:
+            await self._carry_out(request)
         if self.leading and self.connection.connected and not self.state.halted():
             if self.recovering.due(self.state):
                 await self.recovering.step(self._decide)
@@ -361,27 +335,20 @@ class Loop:
                 return False
         return True
 
-    async def _carry_out(self, plan: Plan, answer: "asyncio.Future[Frame]") -> None:
-        if answer.cancelled():
-            return
+    async def _carry_out(self, request: Request) -> None:
         try:
-            planned = plan(Moment(self.state, self.current()))
+            planned = request.plan(Moment(self.state, self.current()))
             taken = not planned.drafts or await self.writing.write(
                 self.writing.envelope(), planned.drafts
             )
         except BaseException:
-            _fail(answer, OutcomeUnknown("this control stopped leading while it was being written"))
+            request.fail(OutcomeUnknown("this control stopped leading while it was being written"))
             raise
         if not taken:
-            _fail(
-                answer, LogRefuses(self.writing.refused) if self.writing.refused else NotLeading()
-            )
-        elif not answer.cancelled():
-            answer.set_result(planned.answer(self.state.sequence))
-
-    def _refuse_requests(self) -> None:
-        while self._requests:
-            _fail(self._requests.popleft()[1], NotLeading())
+            refused = self.writing.refused
+            request.fail(LogRefuses(refused) if refused else NotLeading())
+        elif not request.answer.done():
+            request.answer.set_result(planned.answer(self.state.sequence))
 
     async def _beat(self) -> None:
         """Its sign of life, leading or not."""
@@ -423,8 +390,3 @@ class Loop:
         self.followers.folded(beat.head, beat.routing, now)
         if beat.resigned:
             self._alarm.set()
-
-
-def _fail(answer: "asyncio.Future[Frame]", reason: Exception) -> None:
-    if not answer.done():
-        answer.set_exception(reason)

@@ -17,9 +17,10 @@ from schemas.history import RollbackCatalog
 from schemas.recovery import Mend
 from services.control.brake_command import plan_release
 from services.control.commands import Actor, plan_apply, plan_rollback
-from services.control.loop import LogRefuses, Loop, OutcomeUnknown, TooMany
+from services.control.loop import Loop
 from services.control.mending import plan_mend
 from services.control.moment import Moment, Plan, Planned
+from services.control.requests import LogRefuses, OutcomeUnknown, TooMany
 
 R = TypeVar("R", bound=Struct)
 

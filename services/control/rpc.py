@@ -9,8 +9,9 @@ import asyncio
 
 from schemas import api, codec, subjects
 from services.control.commands import Actor
-from services.control.loop import Loop, NotLeading
+from services.control.loop import Loop
 from services.control.orders import ORDERS, carry_out, not_here
+from services.control.requests import NotLeading
 from services.log.event_ids import new_event_id
 from services.log.message import Message
 

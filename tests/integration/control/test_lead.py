@@ -105,7 +105,8 @@ async def test_a_standby_answers_what_is_asked_and_sends_commands_on(
 
 
 def row_of(status: dict[str, Any], control: str) -> dict[str, Any]:
-    (row,) = [row for row in status["controls"] if row["control"] == control]
+    rows: list[dict[str, Any]] = [r for r in status["controls"] if r["control"] == control]
+    (row,) = rows
     return row
 
 

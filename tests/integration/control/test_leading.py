@@ -17,8 +17,9 @@ from services.control import writing
 from services.control.commands import Actor, plan_apply
 from services.control.damage import SeenFile
 from services.control.leader import Leadership
-from services.control.loop import Loop, OutcomeUnknown
+from services.control.loop import Loop
 from services.control.moment import Moment, Planned
+from services.control.requests import NotLeading, OutcomeUnknown
 from services.log import append as log_append
 from services.log import streams
 from services.log.connect import Connection
@@ -152,7 +153,7 @@ async def test_a_leader_that_cannot_write_lets_another_lead(
     asked = asyncio.ensure_future(loop.perform(an_apply))
     await until(lambda: standby.leading)
     proxy.swallow = lambda _: False
-    with pytest.raises(loop_module.NotLeading):
+    with pytest.raises(NotLeading):
         await asked
     await until(lambda: not loop.leading)
     assert standby.leading

@@ -1,8 +1,8 @@
 """What a control says of itself."""
 
-from schemas.api import Damage
 from schemas.documents import Gone
 from schemas.ids import ControlId
+from schemas.recovery import Damage
 from services.control.beating import is_routing, newest_routing, own_beat
 from services.control.leader import Leadership
 from services.fleet.damage import Seen

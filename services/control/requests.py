@@ -1,0 +1,83 @@
+"""Commands that wait for their turn, and the ways in which one is not carried out. Shell.
+
+How it fails: nobody waits for the log without end. A command that was not begun by then is not taken; of
+one that was, the outcome is unknown.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+from schemas.frames import Frame
+from services.control.moment import Plan
+
+MOST_WAITING = 256
+ANSWER_SECONDS = 30.0
+"""How long a command may wait for the log; an election in a cluster of servers takes up to 10."""
+NO_ANSWER = f"the log has answered no write for {ANSWER_SECONDS:g} s"
+
+
+class NotLeading(Exception):
+    """This control writes nothing now: another leads, the log is damaged, or NATS is away."""
+
+
+class OutcomeUnknown(Exception):
+    """The command was being written, and may have been taken: why nobody waits for it longer."""
+
+
+class LogRefuses(Exception):
+    """The server takes no write, and why. The command was not taken."""
+
+
+class TooMany(Exception):
+    """More commands wait than are carried out in a turn. This one was not taken."""
+
+
+class Request:
+    """One command, and who waits for its answer."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.answer: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
+
+    def fail(self, reason: Exception) -> None:
+        """Raised where it is waited for."""
+        if not self.answer.done():
+            self.answer.set_exception(reason)
+
+
+class Requests:
+    """First in, first out."""
+
+    def __init__(self, came: Callable[[], None]) -> None:
+        """`came` is called when there is one."""
+        self._came = came
+        self._waiting: deque[Request] = deque()
+
+    async def perform(self, plan: Plan) -> Frame:
+        """Raises what is defined here."""
+        if len(self._waiting) >= MOST_WAITING:
+            raise TooMany
+        request = Request(plan)
+        self._waiting.append(request)
+        self._came()
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                return await request.answer
+        except TimeoutError:
+            if request in self._waiting:  # Cancelled before it was begun: never carried out.
+                raise LogRefuses(NO_ANSWER) from None
+            raise OutcomeUnknown(NO_ANSWER) from None
+
+    def take(self) -> Request | None:
+        """The next one that is still waited for."""
+        while self._waiting:
+            request = self._waiting.popleft()
+            if not request.answer.cancelled():
+                return request
+        return None
+
+    def refuse(self) -> None:
+        """This control carries out none of them."""
+        while (request := self.take()) is not None:
+            request.fail(NotLeading())
