@@ -8,6 +8,9 @@ import gc
 from collections.abc import Generator
 from contextlib import contextmanager
 
+SEARCH_AFTER = 50_000
+"""Objects made and not yet given up: about as many as one pass over a large fleet holds on to."""
+
 
 @contextmanager
 def search_paused() -> Generator[None]:
@@ -25,3 +28,4 @@ def search_no_more_in_what_is_there() -> None:
         gc.unfreeze()
         gc.collect()  # What was left out since the last time.
     gc.freeze()
+    gc.set_threshold(SEARCH_AFTER, *gc.get_threshold()[1:])

@@ -24,7 +24,7 @@ def end_unwanted(turn: Turn, models: Mapping[ModelName, Model]) -> None:
     """Rules 2 to 4: ended by agents, given up on lost nodes, retired."""
     for name, standings in sorted(turn.standings.items()):
         for standing in standings:
-            if standing.document.goal == "run" and standing.ended:
+            if not standing.serving and standing.document.goal == "run" and standing.ended:
                 bury(turn, standing, _last_report(standing))
         model = models.get(name)
         if model is None:

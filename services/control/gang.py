@@ -16,6 +16,15 @@ def not_whole(candidate: Candidate) -> NotWhole | None:
     return NotWhole(unhealthy, held, foreign) if unhealthy or held or foreign else None
 
 
+def is_whole(candidate: Candidate) -> bool:
+    """Nothing keeps it from being whole. Asked of every node, and told at the first card that is not."""
+    held = candidate.held
+    return all(
+        card.uuid not in held and card.health == "healthy" and card.foreign_bytes <= 0
+        for card in candidate.cards
+    )
+
+
 def one_fabric(
     model: Model, candidates: Sequence[Candidate], answers: dict[NodeId, Fits | Refusal]
 ) -> dict[NodeId, Fits | Refusal]:

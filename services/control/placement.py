@@ -16,7 +16,7 @@ from schemas.catalog import GpuNeed, Model
 from schemas.documents import Card
 from schemas.ids import GpuUuid, NodeId
 from services.control.candidates import Candidate, Fits, Placed, Shape, millicores
-from services.control.gang import not_whole, one_fabric
+from services.control.gang import is_whole, not_whole, one_fabric
 from services.control.refusals import (
     EngineMissing,
     EngineVersion,
@@ -107,7 +107,7 @@ def _gpu(model: Model, need: GpuNeed, candidate: Candidate) -> Fits | Refusal:
     taken = usable[: need.count]
     order = (
         int(not candidate.held),
-        int(not_whole(candidate) is None),
+        int(is_whole(candidate)),
         sum(card.health == "degraded" for card in taken),
         len(usable) - need.count,
         candidate.models.get(model.name, 0),
@@ -120,7 +120,7 @@ def _usable(need: GpuNeed, cards: Iterable[Card], held: set[GpuUuid]) -> list[Ca
     return [
         card
         for card in cards
-        if _sound(card) and card.uuid not in held and _free_bytes(card) >= _wanted(need, card)
+        if card.uuid not in held and _sound(card) and _free_bytes(card) >= _wanted(need, card)
     ]
 
 

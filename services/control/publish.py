@@ -14,7 +14,7 @@ from schemas.ids import EventId, ModelName, ReplicaId, token
 from services.control.drafts import Order
 from services.control.turn import Turn
 from services.fleet import phases
-from services.fleet.addresses import Address
+from services.fleet.addresses import joined
 from services.fleet.standing import Standing
 from services.fleet.state import Held
 from services.fleet.unread import is_unknown_node
@@ -110,7 +110,7 @@ def _endpoint(turn: Turn, standing: Standing, old: Mapping[ReplicaId, Endpoint])
     found = Endpoint(
         replica=replica.id,
         incarnation=phases.incarnation(shard),
-        address=Address(info.document.address, shard.port).text,
+        address=joined(info.document.address, shard.port),
         node=shard.node,
         kind=launch.kind,
         metrics=launch.metrics,

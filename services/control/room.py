@@ -67,8 +67,7 @@ def _empty(state: FleetState, held: Held[NodeInfo], verdicts: Verdicts) -> Candi
     return Candidate(
         node=info.node,
         condition=verdicts[info.node].condition,
-        readable=subjects.node_info(info.node) not in state.unreadable
-        and not is_unknown_node(state, info.node),
+        readable=not state.unreadable or _is_readable(state, info.node),
         fabric=info.fabric,
         engines=info.engines,
         cards=info.cards,
@@ -79,6 +78,10 @@ def _empty(state: FleetState, held: Held[NodeInfo], verdicts: Verdicts) -> Candi
         ports_used=set(),
         models={},
     )
+
+
+def _is_readable(state: FleetState, node: NodeId) -> bool:
+    return subjects.node_info(node) not in state.unreadable and not is_unknown_node(state, node)
 
 
 def _take(

@@ -17,7 +17,12 @@ class Address(NamedTuple):
     @property
     def text(self) -> str:
         """host:port, the host in brackets where it is an IPv6 address."""
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return joined(self.host, self.port)
+
+
+def joined(host: str, port: int) -> str:
+    """host:port, the host in brackets where it is an IPv6 address."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def advertised(listen: Address, host: str | None) -> Address | None:

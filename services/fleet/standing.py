@@ -19,6 +19,7 @@ from schemas.documents import (
     NodeVerdict,
     ReplicaDocument,
     ShardPhase,
+    ShardPlan,
     ShardStatus,
 )
 from schemas.ids import EventId, ModelName, NodeId, ReplicaId
@@ -48,6 +49,7 @@ class Verdict(Struct, frozen=True):
 
 
 Verdicts = Mapping[NodeId, Verdict]
+"""Of every node that an agent describes."""
 NEVER_JUDGED = Verdict(None, None)
 
 
@@ -115,12 +117,18 @@ class Standing(Struct, kw_only=True, gc=False):
 def _current(
     replica: ReplicaDocument, shards: tuple[Held[ShardStatus], ...]
 ) -> tuple[Held[ShardStatus] | None, ...]:
-    found: dict[tuple[NodeId, int], Held[ShardStatus]] = {}
-    for held in shards:
-        shard = held.document
-        if shard.attempt == replica.attempt:
-            found[shard.node, shard.rank] = held
-    return tuple([found.get((plan.node, plan.rank)) for plan in replica.shards])
+    if len(shards) == len(replica.shards) == 1 and _is_of(shards[0], replica, replica.shards[0]):
+        return shards  # Nearly always.
+    found: list[Held[ShardStatus] | None] = []
+    for plan in replica.shards:
+        of_plan = [held for held in shards if _is_of(held, replica, plan)]
+        found.append(of_plan[-1] if of_plan else None)
+    return tuple(found)
+
+
+def _is_of(held: Held[ShardStatus], replica: ReplicaDocument, plan: ShardPlan) -> bool:
+    shard = held.document
+    return shard.attempt == replica.attempt and shard.node == plan.node and shard.rank == plan.rank
 
 
 def _all_in(shards: tuple[Held[ShardStatus] | None, ...], phase: ShardPhase) -> bool:
@@ -174,13 +182,15 @@ def holding(state: FleetState) -> Iterator[Held[ShardStatus]]:
 
 def reports(state: FleetState, replica: ReplicaId) -> tuple[Held[ShardStatus], ...]:
     """Every shard document that names the replica and still says something."""
-    return tuple([held for held in state.shards_of(replica) if not is_void(state, held)])
+    shards = state.shards_of(replica)
+    for void in shards:
+        if is_void(state, void):  # Seldom: else there is nothing to make anew.
+            return tuple([held for held in shards if not is_void(state, held)])
+    return shards
 
 
 def is_untouchable(state: FleetState, replica: ReplicaDocument) -> bool:
     """Its own document, or one that an agent wrote of it, could not be read, or may have been lost."""
-    if not state.unreadable:
-        return False
     if any(is_unknown_node(state, plan.node) for plan in replica.shards):
         return True
     own = subjects.replica(replica.model, replica.slot)
@@ -201,16 +211,17 @@ def stand(
     replica = held.document
     alive, lost = True, False
     for plan in replica.shards:
-        verdict = _of(verdicts, plan.node)
-        if is_removed(state, plan.node):
-            alive, lost = False, True
+        verdict = verdicts.get(plan.node)
+        if verdict is None:  # Nobody describes the node, or not in a form that can be read.
+            if is_removed(state, plan.node):
+                alive, lost = False, True
         elif verdict.condition != "alive":
             alive = False
             lost = lost or verdict.lost_for(patience_seconds)
     return Standing(
         document=replica,
         event=held.event,
-        untouchable=is_untouchable(state, replica),
+        untouchable=bool(state.unreadable) and is_untouchable(state, replica),
         shards=reports(state, replica.id),
         alive=alive,
         lost=lost,
