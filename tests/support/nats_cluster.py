@@ -50,6 +50,10 @@ class NatsCluster:
             )
             for number, route in enumerate(routes, 1)
         ]
+        for (
+            each
+        ) in self.servers:  # Here, since ports are not handed out to several threads at once.
+            each.port, each.monitor_port = free_ports(2)
 
     @property
     def url(self) -> str:
