@@ -258,7 +258,7 @@ async def test_garbage_on_our_subjects_is_set_aside_and_mended(living: LiveFleet
             for subject, optional in (("moon", True), ("sun", False)):
                 event = an_event({}, version=99, optional=optional)
                 await connection.request(f"flotilla.log.s.{subject}", event, 5)
-            shard = subjects.node_shard(NodeId("node-2"), 0)
+            shard = subjects.node_shard(NodeId("node-1"), 0)
             await connection.request(shard, b"garbage", 5)
 
         async def named() -> bool:
@@ -267,13 +267,14 @@ async def test_garbage_on_our_subjects_is_set_aside_and_mended(living: LiveFleet
             return all(f"flotilla journal mend {subject}" in lines for subject in bad)
 
         await eventually(named, "status names every bad document")
-        restart(fleet, "control-1", "node-1")
-        await eventually(named, "a restarted control does, too")
         found = await eventually(lambda: fleet.ask("journal/bad"), "bad documents are listed")
         rows = {row["subject"]: row for row in found["items"]}
-        assert rows[shard]["writer"] == "agent node-2"
+        assert rows[shard]["writer"] == "agent node-1"
         assert rows[subjects.CATALOG]["lastGood"] > 0
         assert rows["flotilla.log.s.moon"]["optional"]
+        restart(fleet, "control-1", "node-1")  # Its agent writes its own document anew.
+        await eventually(named, "a restarted control does, too")
+        await fleet.until_up()
         for subject in (*bad, "flotilla.log.s.sun"):
             to = "gone" if subject.startswith("flotilla.log.s.s") else "last-good"
             code, answer = await fleet.call("journal/bad", {"subject": subject, "to": to})
