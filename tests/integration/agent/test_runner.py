@@ -412,7 +412,7 @@ async def test_no_secret_of_an_engine_that_died_without_an_agent_is_told(
     assert CANARY not in "".join(codec.encode(told).decode() for told in one.told)
     if meanwhile == "kept":
         assert life.error.log == "error: invalid argument: [secret]"
-        assert one.tails == [(life.replica, before.log)]
+        assert one.tails == [(life.replica, life.error.log)]
     else:
         assert life.error.log == ""
         assert one.tails == []
