@@ -29,7 +29,7 @@ from services.log.tail import Tail
 from tests.support.control import Control
 from tests.support.nats_server import NatsServer
 
-LONGEST_SECONDS = 120.0
+LONGEST_SECONDS = 60.0
 
 
 class Round(Struct):
@@ -121,6 +121,9 @@ async def one_round(store: Path, folder: Path) -> Round:
             memory,
             head,
         )
+    except BaseException:
+        sys.stderr.write(control.program.tail())
+        raise
     finally:
         control.program.kill()
         await watcher.close()

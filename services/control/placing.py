@@ -1,7 +1,7 @@
 """What is started, and where: rule 6 of `reconcile.py`, and the placement verdicts. Pure."""
 
 from collections.abc import Mapping
-from itertools import count
+from itertools import chain, count
 
 from msgspec.structs import replace
 
@@ -31,7 +31,7 @@ FIRST_PAUSE_SECONDS = 1.0
 
 def place_missing(turn: Turn, models: Mapping[ModelName, Model]) -> int:
     """Place what is missing. Returns how many models could not be placed."""
-    room = Room(turn.state, turn.verdicts, lambda: turn.everyone)
+    room = Room(turn.state, turn.verdicts, lambda: chain.from_iterable(turn.standings.values()))
     for standing in turn.everyone:
         if not standing.serving:
             _replace_taken_port(turn, room, standing)

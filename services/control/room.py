@@ -8,10 +8,10 @@ given up on a lost node): a card that nobody names is free.
 from collections.abc import Callable, Iterable, Mapping
 
 from schemas import subjects
-from schemas.documents import NodeInfo, ReplicaDocument
-from schemas.ids import NodeId
+from schemas.documents import NodeInfo, ReplicaDocument, ShardStatus
+from schemas.ids import NodeId, ReplicaId
 from services.control.candidates import Candidate, millicores
-from services.fleet.standing import Standing, Verdicts, holding
+from services.fleet.standing import Standing, Verdicts, reports
 from services.fleet.state import FleetState, Held
 from services.fleet.unread import is_unknown_node
 
@@ -22,7 +22,9 @@ class Room:
     def __init__(
         self, state: FleetState, verdicts: Verdicts, standings: Callable[[], Iterable[Standing]]
     ) -> None:
-        """`standings` is asked when somebody first looks: most passes place nothing."""
+        """All replicas, those that this pass ended too: what agents report of them holds its place.
+
+        `standings` is asked when somebody first looks: most passes place nothing."""
         self._state = state
         self._verdicts = verdicts
         self._standings = standings
@@ -51,15 +53,23 @@ def _as_it_stands(
     state: FleetState, verdicts: Verdicts, standings: Iterable[Standing]
 ) -> dict[NodeId, Candidate]:
     found = {held.document.node: _empty(state, held, verdicts) for held in state.infos.values()}
+    known: set[ReplicaId] = set()
     for standing in standings:
+        known.add(standing.id)
         if not standing.gone:
             _take(found, standing.document, starting=not standing.serving)
-    for held in holding(state):
+        _hold(found, standing.shards)
+    for replica in state.shards_by_replica.keys() - known:
+        _hold(found, reports(state, replica))  # Orphans.
+    return found
+
+
+def _hold(candidates: Mapping[NodeId, Candidate], shards: Iterable[Held[ShardStatus]]) -> None:
+    for held in shards:
         shard = held.document
-        if (candidate := found.get(shard.node)) is not None:
+        if shard.phase != "stopped" and (candidate := candidates.get(shard.node)) is not None:
             candidate.held.update(shard.gpus)
             candidate.ports_used.add(shard.port)
-    return found
 
 
 def _empty(state: FleetState, held: Held[NodeInfo], verdicts: Verdicts) -> Candidate:

@@ -105,6 +105,7 @@ class FleetState:
         self.unreadable_of_node: dict[Token, set[str]] = {}
         """Of these, what agents say of a node and what it was told, by the node's token."""
         self.unknown: dict[str, Unknown] = {}
+        self.infos_by_node: dict[NodeId, Held[NodeInfo]] = {}
         self.replicas_by_id: dict[ReplicaId, Held[ReplicaDocument]] = {}
         self.shards_by_replica: dict[ReplicaId, dict[Key, Held[ShardStatus]]] = {}
         self._log = ""
@@ -210,6 +211,8 @@ class FleetState:
             self.replicas_by_id[held.document.id] = held
         elif isinstance(held.document, ShardStatus):
             self.shards_by_replica.setdefault(held.document.replica, {})[key] = held
+        elif isinstance(held.document, NodeInfo) and token(held.document.node) == key[0]:
+            self.infos_by_node[held.document.node] = held
 
     def _remove(self, family: Family, key: Key) -> None:
         table: dict[Key, Held[Any]] = getattr(self, family.table)
@@ -223,6 +226,8 @@ class FleetState:
             shards.pop(key, None)
             if not shards:
                 del self.shards_by_replica[old.document.replica]
+        elif isinstance(old.document, NodeInfo):
+            self.infos_by_node.pop(old.document.node, None)
 
     @property
     def log_id(self) -> LogId | None:
@@ -238,7 +243,7 @@ class FleetState:
 
     def info(self, node: NodeId) -> Held[NodeInfo] | None:
         """The node as its agent describes it."""
-        return self.infos.get((token(node),))
+        return self.infos_by_node.get(node)
 
     def verdict(self, node: NodeId) -> Held[NodeVerdict] | None:
         """What control holds of the node's silence; None: never judged, so alive."""
