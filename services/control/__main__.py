@@ -25,7 +25,9 @@ from services.settings_io import EXIT_USAGE, or_exit
 
 EXIT_CANNOT_LISTEN = 1
 SETTLE_SECONDS = 2.0
-"""The management API opens after the first turn, or after this time without one."""
+"""The management API opens after the first turn, or after this time without one while NATS is away."""
+LONGEST_SETTLING_SECONDS = 10.0
+"""While NATS is there: a large log is being read, and what HTTP needs to load would only delay that."""
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
@@ -89,6 +91,9 @@ async def _open_doors(config: Config, loop: Loop, tokens: Tokens, group: asyncio
     """HTTP, metrics and commands are loaded only now: the first decision does not wait for them."""
     with suppress(TimeoutError):
         async with asyncio.timeout(SETTLE_SECONDS):
+            await loop.settled.wait()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(LONGEST_SETTLING_SECONDS if loop.connection.connected else 0):
             await loop.settled.wait()
     from services.control.api import Api
     from services.control.rpc import CommandsByNats

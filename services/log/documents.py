@@ -9,12 +9,14 @@ How it fails: as `services.log.snapshot` does; Unavailable, and the caller asks 
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import aclosing
+from itertools import pairwise
 
 from schemas import subjects
 from services.fleet.families import family_of
 from services.fleet.state import FleetState
 from services.log.connect import Connection
-from services.log.snapshot import read_history, read_state
+from services.log.snapshot import read_history, read_state_in_parts
 from services.log.stored import Stored
 
 FOLD_AT_ONCE = 500
@@ -23,21 +25,38 @@ FOLD_AT_ONCE = 500
 
 async def read_documents(connection: Connection) -> tuple[list[Stored], FleetState]:
     """In LOG's order, and folded; the state's sequence is S, the highest one in STATE."""
-    documents, newest = await read_state(connection)
+    documents, state = await _fold_as_it_comes(connection)
     # The last genesis may be a stranger's: which one is in force, only all of them tell.
-    geneses = await read_history(connection, subjects.GENESIS, newest + 1)
-    documents = _in_order([*geneses, *documents])
-    state = FleetState()
-    await fold(state, documents)
+    geneses = await read_history(connection, subjects.GENESIS, state.sequence + 1)
+    if not _is_folded(documents, geneses):
+        documents, state = await _fold_anew([*geneses, *documents])
     earlier = [
         stored
         for subject, sequence in superseded(state)
         for stored in await read_history(connection, subject, sequence)
     ]
-    if not earlier:
-        return documents, state
-    documents = _in_order([*earlier, *documents])
-    state = FleetState()
+    return await _fold_anew([*earlier, *documents]) if earlier else (documents, state)
+
+
+async def _fold_as_it_comes(connection: Connection) -> tuple[list[Stored], FleetState]:
+    """While one part is folded, the server sends the next."""
+    documents, state = list[Stored](), FleetState()
+    async with aclosing(read_state_in_parts(connection)) as parts:
+        async for part in parts:
+            documents += part
+            await fold(state, part)
+    return documents, state
+
+
+def _is_folded(documents: Sequence[Stored], geneses: Sequence[Stored]) -> bool:
+    """STATE came in LOG's order, with every genesis that there is: the rule, in a log never recovered."""
+    known = {stored.sequence for stored in documents if stored.subject == subjects.GENESIS}
+    in_order = all(one.sequence < next_.sequence for one, next_ in pairwise(documents))
+    return in_order and {genesis.sequence for genesis in geneses} <= known
+
+
+async def _fold_anew(documents: list[Stored]) -> tuple[list[Stored], FleetState]:
+    documents, state = _in_order(documents), FleetState()
     await fold(state, documents)
     return documents, state
 

@@ -14,6 +14,7 @@ How it fails:
   sequences with what others announce.
 """
 
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
@@ -32,13 +33,23 @@ NOT_FOUND = "404"
 async def read_state(connection: Connection) -> tuple[list[Stored], int]:
     """All of STATE, and S: the highest LOG sequence in it, 0 if it is empty."""
     documents: list[Stored] = []
+    async with aclosing(read_state_in_parts(connection)) as parts:
+        async for part in parts:
+            documents += part
+    return documents, max((found.sequence for found in documents), default=0)
+
+
+async def read_state_in_parts(connection: Connection) -> AsyncGenerator[list[Stored]]:
+    """All of STATE, as it comes: for who does something with a part while the next is on its way.
+
+    Whatever was made of the parts is worth nothing if it ends by Unavailable.
+    """
     try:
         async with aclosing(state_parts(connection)) as parts:
             async for part in parts:
-                documents += part
+                yield part
     except (ApiError, Ended) as error:
         raise Unavailable(f"{subjects.STATE} was not read to its end: {error}") from error
-    return documents, max((found.sequence for found in documents), default=0)
 
 
 async def read_history(connection: Connection, subject: str, below: int) -> list[Stored]:
