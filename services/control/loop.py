@@ -35,13 +35,12 @@ from services.control.checkpoint import Checkpoints
 from services.control.clock import Clock
 from services.control.current import Current, CurrentCatalog
 from services.control.damage import SeenFile
-from services.control.drafts import batches
 from services.control.ears import Ears
 from services.control.followers import Followers
 from services.control.leader import Leadership
 from services.control.moment import Moment, Plan
 from services.control.opening import Damaged, Opened, Opener
-from services.control.reconcile import decide
+from services.control.passes import Passes
 from services.control.recovering import Recovering
 from services.control.requests import (
     LogRefuses,
@@ -120,6 +119,7 @@ class Loop:
             lambda: self.now(),
         )
         """Of a log that goes on from a lost one."""
+        self._passes = Passes(lambda: self.state, self.ears.hearing, self.writing)
         self.settled = asyncio.Event()
         """The first turn is over, or there is a reason why there is none."""
         self._seen = seen
@@ -134,7 +134,6 @@ class Loop:
         self._requests = Requests(self._alarm.set)
         self._newest = (0, 0.0)
         """LOG's newest message that was read: its sequence, and when LOG stored it."""
-        self._wake_at: float | None = None
         self._following = False
 
     @property
@@ -208,6 +207,7 @@ class Loop:
             else:
                 self.state, self._catalog = opened.state, CurrentCatalog()
                 self.leadership.begin()
+                self._passes.begin()
                 routing = newest_routing(self.state)
                 self.followers.begin(self.state.sequence, routing, monotonic())
                 self._clock.heard(opened.server_now, monotonic())
@@ -234,8 +234,9 @@ class Loop:
 
     async def _read_tail(self, tail: Tail) -> None:
         async for batch in tail.batches():
-            for stored in batch:
-                self.state.apply(stored.sequence, stored.subject, stored.payload)
+            async with self._passes.state_rests:
+                for stored in batch:
+                    self.state.apply(stored.sequence, stored.subject, stored.payload)
             self._newest = (batch[-1].sequence, batch[-1].stamp)
             now = monotonic()
             routing = max((s.sequence for s in batch if is_routing(s.subject)), default=0)
@@ -290,8 +291,9 @@ class Loop:
 
     async def _sleep(self) -> None:
         seconds = self._tick_seconds if self.leading else STANDBY_SECONDS
-        if self._wake_at is not None:
-            seconds = min(seconds, max(0.0, self._wake_at - self.now()))
+        if self._passes.wake_at is not None:
+            seconds = min(seconds, max(0.0, self._passes.wake_at - self.now()))
+        seconds = max(seconds, self._passes.rest())
         try:
             async with asyncio.timeout(seconds):
                 await self._alarm.wait()
@@ -314,26 +316,9 @@ class Loop:
             await self._carry_out(request)
         if self.leading and self.connection.connected and not self.state.halted():
             if self.recovering.due(self.state):
-                await self.recovering.step(self._decide)
-            else:
-                await self._decide()
-
-    async def _decide(self) -> bool:
-        """Whether all that was decided stands."""
-        began = monotonic()
-        envelope, current = self.writing.envelope(), self.current()
-        models = None if current.refused else current.catalog.models
-        silence = self.ears.hearing.measure(began)
-        decision = decide(self.state, models, silence, envelope.now)
-        self._wake_at = decision.wake_at
-        tally = self.writing.tally
-        tally.turns += 1
-        tally.turn_seconds += monotonic() - began
-        tally.counts = decision.counts
-        for batch in batches(decision.drafts):
-            if not await self.writing.write(envelope, batch):
-                return False
-        return True
+                await self.recovering.step(lambda: self._passes.make(self.current()))
+            elif self._passes.is_due(self.current(), self.now()):
+                await self._passes.make(self.current())
 
     async def _carry_out(self, request: Request) -> None:
         try:

@@ -45,6 +45,12 @@ class Tally(Struct):
     append_seconds: float = 0.0
     counts: Counts | None = None
 
+    def passed(self, counts: Counts, seconds: float) -> None:
+        """A pass over the fleet."""
+        self.turns += 1
+        self.turn_seconds += seconds
+        self.counts = counts
+
 
 class Writing:
     """One write at a time. What was written is folded before it returns."""

@@ -1,0 +1,72 @@
+"""Passes over the fleet: when one is due, where it is worked out, and what it decided is written. Shell.
+
+A pass over a small fleet is made in the event loop, at every turn. One over a large fleet is made in a
+thread and at its own pace (`pace.py`), so that beats, those of others and requests do not wait for it;
+whoever changes the state waits (`state_rests`).
+"""
+
+import asyncio
+from collections.abc import Callable
+from time import monotonic
+
+from services.control.current import Current
+from services.control.drafts import batches
+from services.control.pace import Pace, is_small, look
+from services.control.reconcile import Decision, decide
+from services.control.silence import Hearing, Silence
+from services.control.writing import Writing
+from services.fleet.state import FleetState
+
+
+class Passes:
+    """Made by one task, the loop's."""
+
+    def __init__(self, state: Callable[[], FleetState], hearing: Hearing, writing: Writing) -> None:
+        self.state_rests = asyncio.Lock()
+        """Held by whoever changes the state, and by a pass that reads it beside the event loop."""
+        self.wake_at: float | None = None
+        """When the last pass wants another one, by the fleet's clock."""
+        self._state = state
+        self._hearing = hearing
+        self._writing = writing
+        self._pace = Pace()
+
+    def begin(self) -> None:
+        """Another log was opened."""
+        self._pace.begin()
+
+    def rest(self) -> float:
+        """Seconds in which no pass is made."""
+        return self._pace.rest(monotonic())
+
+    def is_due(self, current: Current, now: float) -> bool:
+        """Whether a pass could decide anything. `now`: the fleet's clock."""
+        state, at = self._state(), monotonic()
+        if is_small(state):
+            return True
+        if self._pace.rest(at) > 0:
+            return False
+        return self._pace.is_due(look(state, current, self._hearing.measure(at)), now, at)
+
+    async def make(self, current: Current) -> bool:
+        """One pass. Whether all that was decided stands."""
+        began = monotonic()
+        envelope, silence = self._writing.envelope(), self._hearing.measure(began)
+        seen = look(self._state(), current, silence)
+        decision = await self._decided(current, silence, envelope.now)
+        ended = monotonic()
+        self.wake_at = decision.wake_at
+        self._pace.passed(seen, decision.wake_at, began, ended)
+        self._writing.tally.passed(decision.counts, ended - began)
+        for batch in batches(decision.drafts):
+            if not await self._writing.write(envelope, batch):
+                self._pace.begin()
+                return False
+        return True
+
+    async def _decided(self, current: Current, silence: Silence, now: float) -> Decision:
+        state, models = self._state(), None if current.refused else current.catalog.models
+        if is_small(state):
+            return decide(state, models, silence, now)
+        async with self.state_rests:
+            return await asyncio.to_thread(decide, state, models, silence, now)
