@@ -40,8 +40,8 @@ from schemas.ids import (
     ReplicaId,
     replica_id,
 )
-from services.control.reconcile import decide
-from services.control.silence import Silence
+from services.control.deciding.reconcile import decide
+from services.control.deciding.silence import Silence
 from services.fleet.catalog import Catalog, CatalogFaults, from_yaml
 from services.fleet.state import FleetState
 from services.log.append import Sealed

@@ -10,8 +10,8 @@ from typing import TypeVar
 from bench.fleet import Fleet, Size
 from bench.measuring import table
 from schemas import codec
-from services.control.reconcile import decide
-from services.control.silence import Silence
+from services.control.deciding.reconcile import decide
+from services.control.deciding.silence import Silence
 from services.fleet.state import FleetState
 
 T = TypeVar("T")

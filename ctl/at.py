@@ -16,7 +16,7 @@ from ctl.operator import Operator
 from ctl.render import escaped, talk
 from schemas import codec
 from schemas.frames import Frame
-from services.fleet.moments import AtSequence, clock, moment, shown, zone_name
+from services.fleet.telling.moments import AtSequence, clock, moment, shown, zone_name
 from services.fleet.units import Wrong
 
 F = TypeVar("F", bound=Frame)

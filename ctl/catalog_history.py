@@ -21,7 +21,7 @@ from schemas.history import (
     RollbackCatalog,
 )
 from schemas.ids import ModelName
-from services.fleet.moments import shown
+from services.fleet.telling.moments import shown
 
 NOT_SET = "(not set)"
 MOST_NAMED = 3

@@ -16,7 +16,7 @@ from ctl.render import UNKNOWN, encoded, escaped, result, talk
 from ctl.typed import typed
 from schemas import codec
 from schemas.history import LONGEST_WAIT_SECONDS, EventList, EventRow
-from services.fleet.moments import moment
+from services.fleet.telling.moments import moment
 from services.fleet.units import Wrong
 
 PART = 500

@@ -360,7 +360,7 @@ class ControlEpoch(Document, frozen=True, gc=False, kw_only=True):
 
 
 class ControlBrake(Document, frozen=True, gc=False, kw_only=True):
-    """The mass-silence brake (`services.control.brake`). Written when it changes."""
+    """The mass-silence brake (`services.control.deciding.brake`). Written when it changes."""
 
     engaged: bool
     since: str

@@ -12,11 +12,11 @@ with without("rich"):  # For tracebacks in colour: a tenth of a second.
     import structlog
 
 from schemas.ids import ControlId
+from services.control.answering.tokens import Tokens, TokensUnreadable
 from services.control.config import Config, from_settings
 from services.control.damage import SeenFile
 from services.control.leader import Leadership
 from services.control.loop import Loop
-from services.control.tokens import Tokens, TokensUnreadable
 from services.log.connect import Connection
 from services.runtime.files import unusable
 from services.runtime.names import own_name
@@ -95,8 +95,8 @@ async def _open_doors(config: Config, loop: Loop, tokens: Tokens, group: asyncio
     with suppress(TimeoutError):
         async with asyncio.timeout(LONGEST_SETTLING_SECONDS if loop.connection.connected else 0):
             await loop.settled.wait()
-    from services.control.api import Api
-    from services.control.rpc import CommandsByNats
+    from services.control.answering.api import Api
+    from services.control.answering.rpc import CommandsByNats
     from services.runtime.admin import listen
 
     group.create_task(CommandsByNats(loop).run())

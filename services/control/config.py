@@ -9,7 +9,6 @@ from services.fleet.addresses import Address
 from services.fleet.settings import Resolved
 from services.log.door import Door, door
 
-
 LEAST_UNREACHABLE_SECONDS = 3.0
 """A beat or two may be lost."""
 

@@ -21,8 +21,8 @@ from schemas import codec, subjects
 from schemas.beats import AgentBeat, ControlBeat, RouterBeat
 from schemas.ids import ControlId, NodeId, RouterId
 from services.control.damage import Reported
+from services.control.deciding.silence import PROBE_SECONDS, UNREACHABLE_SECONDS, Hearing
 from services.control.followers import Followers
-from services.control.silence import PROBE_SECONDS, UNREACHABLE_SECONDS, Hearing
 from services.fleet.state import FleetState
 from services.log.connect import Connection
 from services.log.message import Message

@@ -33,15 +33,16 @@ from schemas.recovery import Damage
 from services.control.beating import is_routing, newest_routing, own_beat
 from services.control.checkpoint import Checkpoints
 from services.control.clock import Clock
-from services.control.current import Current, CurrentCatalog
+from services.control.commanding.moment import Moment, Plan
 from services.control.damage import SeenFile
+from services.control.deciding.current import Current, CurrentCatalog
+from services.control.deciding.silence import UNREACHABLE_SECONDS
 from services.control.ears import Ears
 from services.control.followers import Followers
 from services.control.leader import Leadership
-from services.control.moment import Moment, Plan
 from services.control.opening import Damaged, Opened, Opener
 from services.control.passes import Passes
-from services.control.recovering import Recovering
+from services.control.recovery.procedure import Recovering
 from services.control.requests import (
     LogRefuses,
     NotLeading,
@@ -49,7 +50,6 @@ from services.control.requests import (
     Request,
     Requests,
 )
-from services.control.silence import UNREACHABLE_SECONDS
 from services.control.writing import Writing
 from services.fleet.damage import Seen
 from services.fleet.state import FleetState

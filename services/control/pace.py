@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from schemas.ids import NodeId, RouterId
-from services.control.brake import SILENT_SECONDS
-from services.control.current import Current
-from services.control.silence import Silence
+from services.control.deciding.brake import SILENT_SECONDS
+from services.control.deciding.current import Current
+from services.control.deciding.silence import Silence
 from services.fleet.state import FleetState
 
 SMALL_FLEET_NODES = 300

@@ -9,11 +9,11 @@ import asyncio
 from collections.abc import Callable
 from time import monotonic
 
-from services.control.current import Current
-from services.control.drafts import batches
+from services.control.deciding.current import Current
+from services.control.deciding.drafts import batches
+from services.control.deciding.reconcile import Decision, decide
+from services.control.deciding.silence import Hearing, Silence
 from services.control.pace import Pace, is_small, look
-from services.control.reconcile import Decision, decide
-from services.control.silence import Hearing, Silence
 from services.control.writing import Writing
 from services.fleet.state import FleetState
 

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 
 from schemas.frames import Frame
-from services.control.moment import Plan
+from services.control.commanding.moment import Plan
 
 MOST_WAITING = 256
 ANSWER_SECONDS = 30.0

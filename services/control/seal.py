@@ -7,7 +7,7 @@ from schemas.documents import Document
 from schemas.events import Event, log_prefix
 from schemas.ids import ControlId, EventId, LogId
 from schemas.versions import version_of
-from services.control.drafts import Draft
+from services.control.deciding.drafts import Draft
 from services.log.append import Sealed
 
 

@@ -16,9 +16,9 @@ import structlog
 from msgspec import Struct
 
 from schemas import codec, subjects
-from services.control.drafts import Draft
+from services.control.deciding.drafts import Draft
+from services.control.deciding.reconcile import Counts
 from services.control.leader import Leadership
-from services.control.reconcile import Counts
 from services.control.seal import Envelope
 from services.fleet.state import FleetState
 from services.log.api import ApiError

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from services.fleet.moments import Moment, moment
 from services.fleet.settings import usage
+from services.fleet.telling.moments import Moment, moment
 from services.fleet.units import Wrong
 from services.journal.checks import Finding
 from services.journal.export import Export, Span, summary

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from services.fleet.moments import AtSequence, Moment
+from services.fleet.telling.moments import AtSequence, Moment
 from services.journal.folder import Base, Folder, Manifest, Segment
 from services.journal.standing import Standing, standing
 from services.log import bases, checkpoint

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from services.fleet.moments import AtSequence, Moment
+from services.fleet.telling.moments import AtSequence, Moment
 from services.journal.checks import Checker, Finding, compare
 from services.journal.export import Say
 from services.journal.standing import standing

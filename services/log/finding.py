@@ -10,7 +10,7 @@ How it fails: as `history` does. An event that is not kept any more is not found
 import re
 from collections.abc import Sequence
 
-from services.fleet.happened import Happened, happened
+from services.fleet.telling.happened import Happened, happened
 from services.log.connect import Connection
 from services.log.event_ids import made_at
 from services.log.history import read_range, sequence_at

@@ -6,9 +6,9 @@ from pathlib import Path
 from threading import Event, Thread
 
 from services.control.__main__ import serve
+from services.control.answering.tokens import Tokens
 from services.control.config import from_settings
 from services.control.damage import SeenFile
-from services.control.tokens import Tokens
 from services.fleet.settings import Resolved, resolve
 from tests.support.control import Control
 from tests.support.nats_server import NatsServer

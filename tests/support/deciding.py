@@ -18,9 +18,9 @@ from schemas.documents import (
     ShardStatus,
 )
 from schemas.ids import ModelName, NodeId, ReplicaId, RouterId, token
-from services.control.drafts import Draft
-from services.control.reconcile import Decision, decide
-from services.control.silence import Silence
+from services.control.deciding.drafts import Draft
+from services.control.deciding.reconcile import Decision, decide
+from services.control.deciding.silence import Silence
 from services.fleet.state import FleetState
 from tests.builders import NOW, Script, a_pointer, an_event, at
 

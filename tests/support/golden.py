@@ -16,9 +16,9 @@ from msgspec import Struct, json
 
 from schemas import codec
 from schemas.subjects import STATE_ROOT
-from services.control.current import CurrentCatalog
-from services.control.reconcile import decide
-from services.control.silence import Silence
+from services.control.deciding.current import CurrentCatalog
+from services.control.deciding.reconcile import decide
+from services.control.deciding.silence import Silence
 from services.fleet.state import FleetState
 from services.log.stored import Stored
 

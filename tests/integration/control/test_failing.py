@@ -12,9 +12,9 @@ from schemas.api import ApplyCatalog
 from schemas.beats import AgentBeat, RouterBeat
 from schemas.frames import Frame
 from schemas.ids import EventId, LogId, NodeId, RouterId
-from services.control.commands import Actor, plan_apply
+from services.control.commanding.commands import Actor, plan_apply
+from services.control.commanding.moment import Moment, Planned
 from services.control.loop import Loop
-from services.control.moment import Moment, Planned
 from services.control.requests import MOST_WAITING, OutcomeUnknown, TooMany
 from services.log import streams
 from services.log.api import call

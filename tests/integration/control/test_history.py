@@ -18,7 +18,7 @@ import pytest
 from ctl.failure import Exit
 from ctl.main import run
 from schemas import codec, subjects
-from services.control import past
+from services.control.answering import past
 from services.fleet.state import FleetState
 from services.log.connect import Connection
 from tests.support.control import Control, Controls, Node, a_live_node

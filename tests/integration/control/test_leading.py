@@ -14,11 +14,11 @@ from schemas.beats import ControlBeat
 from schemas.ids import ControlId, EventId, LogId
 from services.control import loop as loop_module
 from services.control import writing
-from services.control.commands import Actor, plan_apply
+from services.control.commanding.commands import Actor, plan_apply
+from services.control.commanding.moment import Moment, Planned
 from services.control.damage import SeenFile
 from services.control.leader import Leadership
 from services.control.loop import Loop
-from services.control.moment import Moment, Planned
 from services.control.requests import NotLeading, OutcomeUnknown
 from services.log import append as log_append
 from services.log import streams

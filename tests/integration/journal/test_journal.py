@@ -11,8 +11,8 @@ import pytest
 
 from schemas import subjects
 from services.control.checkpoint import write as write_checkpoint
-from services.fleet.moments import AtSequence
 from services.fleet.state import FleetState
+from services.fleet.telling.moments import AtSequence
 from services.journal.export import Export, Span
 from services.journal.folder import MANIFEST, Folder, Torn, writing
 from services.journal.importing import Import

@@ -8,7 +8,7 @@ import pytest
 
 from schemas import subjects
 from services.control.checkpoint import write as write_checkpoint
-from services.fleet.moments import AtSequence
+from services.fleet.telling.moments import AtSequence
 from services.journal.checks import Finding
 from services.journal.verify import Verified, Verify
 from services.log import streams

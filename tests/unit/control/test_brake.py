@@ -10,8 +10,8 @@ from schemas import codec, subjects
 from schemas.catalog import Model
 from schemas.documents import ControlBrake, Gone, NodeVerdict
 from schemas.ids import EventId, NodeId
-from services.control.brake import Fleet as Counts
-from services.control.brake import is_on, look, muster
+from services.control.deciding.brake import Fleet as Counts
+from services.control.deciding.brake import is_on, look, muster
 from tests.builders import NOW, a_model, a_node, at
 from tests.support.deciding import Fleet
 from tests.support.examples import examples

@@ -7,10 +7,10 @@ from schemas.brake import ReleaseBrake
 from schemas.documents import CommandRecord, ControlBrake
 from schemas.frames import Accepted, Refusal
 from schemas.ids import EventId
-from services.control.brake_command import plan_release
-from services.control.commands import Actor
-from services.control.current import CurrentCatalog
-from services.control.moment import Moment, Planned
+from services.control.commanding.brake_command import plan_release
+from services.control.commanding.commands import Actor
+from services.control.commanding.moment import Moment, Planned
+from services.control.deciding.current import CurrentCatalog
 from services.fleet.braking import brake_attention, brake_row, brake_view
 from services.fleet.views import Live, status
 from tests.builders import AT, NOW, Script, a_node, a_replica, a_verdict

@@ -3,10 +3,10 @@ from schemas.api import ApplyCatalog
 from schemas.documents import CatalogPointer, CatalogRevision, CommandRecord
 from schemas.frames import Accepted, Refusal
 from schemas.ids import EventId, ModelName
-from services.control.commands import Actor, plan_apply
-from services.control.current import CurrentCatalog
-from services.control.drafts import Draft
-from services.control.moment import Moment, Planned
+from services.control.commanding.commands import Actor, plan_apply
+from services.control.commanding.moment import Moment, Planned
+from services.control.deciding.current import CurrentCatalog
+from services.control.deciding.drafts import Draft
 from tests.builders import Script, a_replica
 
 ACTOR = Actor("ann", "127.0.0.1", EventId("command-1"))

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from schemas.documents import NodeVerdict
 from schemas.ids import NodeId
-from services.control.silence import STALL_SECONDS, UNREACHABLE_SECONDS, Hearing
+from services.control.deciding.silence import STALL_SECONDS, UNREACHABLE_SECONDS, Hearing
 from tests.builders import a_model, a_node
 from tests.support.deciding import Fleet
 

@@ -5,10 +5,10 @@ from schemas.documents import Document, Gone
 from schemas.frames import Accepted, Refusal
 from schemas.ids import EventId, ModelName, NodeId
 from schemas.recovery import Mend, Putting
-from services.control.commands import Actor
-from services.control.current import CurrentCatalog
-from services.control.mending import bad_documents, plan_mend
-from services.control.moment import Moment, Planned
+from services.control.commanding.commands import Actor
+from services.control.commanding.mending import bad_documents, plan_mend
+from services.control.commanding.moment import Moment, Planned
+from services.control.deciding.current import CurrentCatalog
 from services.fleet.state import FleetState
 from tests.builders import Script, a_node, a_pointer, a_replica, an_event
 

@@ -7,9 +7,9 @@ from msgspec.structs import replace
 from schemas.catalog import CpuNeed, EngineEnvironment, GpuNeed, Model
 from schemas.documents import Card, CardHealth, EngineOnNode
 from schemas.ids import EngineName, GpuUuid, ModelName, NodeId
-from services.control.candidates import Candidate, Fits, Placed
-from services.control.placement import explain, free_ports, place
-from services.control.refusals import (
+from services.control.deciding.candidates import Candidate, Fits, Placed
+from services.control.deciding.placement import explain, free_ports, place
+from services.control.deciding.refusals import (
     EngineMissing,
     EngineVersion,
     FabricTooSmall,

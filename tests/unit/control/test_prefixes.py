@@ -13,8 +13,8 @@ from schemas import subjects
 from schemas.catalog import GpuNeed, Model
 from schemas.documents import AssignedShard, Card, LastError, NodeInfo
 from schemas.ids import GpuUuid, NodeId, ReplicaId, RouterId
-from services.control.drafts import Draft
-from services.control.reconcile import decide
+from services.control.deciding.drafts import Draft
+from services.control.deciding.reconcile import decide
 from services.fleet.state import FleetState
 from tests.builders import a_model, a_node, an_event
 from tests.support.deciding import Fleet

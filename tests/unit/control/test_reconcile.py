@@ -12,7 +12,7 @@ from schemas.documents import (
     Session,
 )
 from schemas.ids import GpuUuid, NodeId, RouterId
-from services.control.drafts import batches
+from services.control.deciding.drafts import batches
 from tests.builders import a_model, a_node, a_shard, at, replica_name
 from tests.support.deciding import Fleet
 

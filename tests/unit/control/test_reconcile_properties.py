@@ -12,7 +12,7 @@ from schemas import subjects
 from schemas.catalog import GpuNeed, Model
 from schemas.documents import Card, LastError, NodeInfo, ReplicaDocument, ShardPhase
 from schemas.ids import GpuUuid, NodeId, ReplicaId, RouterId
-from services.control.reconcile import decide
+from services.control.deciding.reconcile import decide
 from services.fleet.state import FleetState
 from tests.builders import a_model, a_node
 from tests.support.deciding import Fleet

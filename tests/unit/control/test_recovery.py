@@ -6,9 +6,9 @@ from schemas.beats import AgentBeat
 from schemas.catalog import Model
 from schemas.documents import Document, Gone, ReplicaDocument
 from schemas.ids import LogId, ModelName, NodeId, ReplicaId
-from services.control.drafts import Draft
-from services.control.placing import GENERATIONS_A_LOG, first_generation
-from services.control.recovery import (
+from services.control.deciding.drafts import Draft
+from services.control.deciding.placing import GENERATIONS_A_LOG, first_generation
+from services.control.recovery.handover import (
     OLDEST_ANCESTORS,
     base_of,
     carry,

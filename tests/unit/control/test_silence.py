@@ -1,5 +1,5 @@
 from schemas.ids import NodeId, RouterId
-from services.control.silence import Hearing
+from services.control.deciding.silence import Hearing
 
 NODE, ROUTER = NodeId("node-1"), RouterId("router-1")
 

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from services.control.tokens import Tokens, TokensUnreadable, allows
+from services.control.answering.tokens import Tokens, TokensUnreadable, allows
 
 
 # spec: O3

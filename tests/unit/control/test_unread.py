@@ -6,7 +6,7 @@ import pytest
 
 from schemas import subjects
 from schemas.ids import ModelName, NodeId
-from services.control.drafts import Draft
+from services.control.deciding.drafts import Draft
 from services.fleet.state import FleetState
 from tests.builders import a_model, a_node
 from tests.support.deciding import Fleet

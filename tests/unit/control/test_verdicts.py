@@ -1,7 +1,7 @@
 from schemas.documents import NodeVerdict
 from schemas.ids import NodeId
-from services.control.silence import Silence
-from services.control.verdicts import judge, next_change
+from services.control.deciding.silence import Silence
+from services.control.deciding.verdicts import judge, next_change
 from tests.builders import AT, NOW, a_verdict, at
 
 NODE = NodeId("node-1")

@@ -5,9 +5,9 @@ from schemas.documents import CatalogRevision
 from schemas.history import EntryChange, FieldChange
 from schemas.ids import EventId
 from services.fleet.catalog import Catalog, from_yaml
-from services.fleet.catalog_diff import Sections, difference, revision_rows, sections
-from services.fleet.happened import Happened, happened
 from services.fleet.state import Held
+from services.fleet.telling.catalog_diff import Sections, difference, revision_rows, sections
+from services.fleet.telling.happened import Happened, happened
 from tests.builders import AT, a_pointer, an_event
 
 ONE = """

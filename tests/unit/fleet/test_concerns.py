@@ -5,8 +5,8 @@ from msgspec.structs import replace
 from schemas import codec, subjects
 from schemas.documents import Card, CommandRecord, NodeInfo
 from schemas.ids import EventId, GpuUuid, NodeId
-from services.fleet.concerns import Slot, Target, concerns, patterns, slot_of
-from services.fleet.happened import Happened, happened
+from services.fleet.telling.concerns import Slot, Target, concerns, patterns, slot_of
+from services.fleet.telling.happened import Happened, happened
 from tests.builders import (
     Script,
     a_model,

@@ -3,7 +3,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from services.fleet.moments import AtSequence, AtTime, moment
+from services.fleet.telling.moments import AtSequence, AtTime, moment
 from services.fleet.units import Wrong
 
 BERLIN = ZoneInfo("Europe/Berlin")

@@ -29,8 +29,8 @@ from schemas.documents import (
     RouterReport,
 )
 from schemas.ids import ControlId, EngineName, EventId, LogId, ModelName, NodeId, RouterId
-from services.fleet.happened import happened
-from services.fleet.summaries import LABELS, summary
+from services.fleet.telling.happened import happened
+from services.fleet.telling.summaries import LABELS, summary
 from tests.builders import (
     AT,
     a_genesis,

@@ -8,10 +8,19 @@ from msgspec.structs import replace
 from schemas import subjects
 from schemas.documents import Card, CommandRecord, LastError, ShardPhase
 from schemas.ids import EventId, GpuUuid, ModelName, NodeId, ReplicaId
-from services.fleet import why_answers
-from services.fleet.happened import Happened, happened
+from services.fleet.telling import why_answers
+from services.fleet.telling.happened import Happened, happened
+from services.fleet.telling.why import (
+    Find,
+    Past,
+    Story,
+    Walk,
+    why_gpu,
+    why_model,
+    why_node,
+    why_replica,
+)
 from services.fleet.views import Live
-from services.fleet.why import Find, Past, Story, Walk, why_gpu, why_model, why_node, why_replica
 from tests.builders import (
     NOW,
     Script,

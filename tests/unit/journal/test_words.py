@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from services.fleet.moments import AtSequence
+from services.fleet.telling.moments import AtSequence
 from services.journal import __main__ as program
 from services.journal.__main__ import Words, main, read_words
 from services.runtime.failure import Exit, Failure

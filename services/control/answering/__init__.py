@@ -1,0 +1,1 @@
+"""The management API: over HTTP, and commands over NATS too."""

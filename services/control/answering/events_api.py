@@ -1,0 +1,174 @@
+"""Events of the log, part by part: what an answer holds, and how a follower waits for more. Shell.
+
+An answer says where the next one begins, so that a follower, over any break, misses nothing and is
+told nothing twice. No answer reads more than it may: a part in which nothing concerns the asker is an
+empty answer with another beginning.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from time import monotonic
+from typing import get_args
+
+from msgspec import Struct
+
+from schemas import codec
+from schemas.history import (
+    LONGEST_WAIT_SECONDS,
+    MOST_EVENTS,
+    EventList,
+    EventRow,
+    TargetKind,
+)
+from services.control.answering.past import BadQuery, Outside, PastFleet, outside
+from services.control.loop import Loop
+from services.fleet.telling.concerns import Target, concerns, patterns
+from services.fleet.telling.event_rows import event_row
+from services.fleet.telling.happened import happened
+from services.log.history import Bounds, bounds, read_range, sequence_at
+
+USUAL_EVENTS = 100
+"""Told where nothing says from when on."""
+PART = 2000
+"""Messages of one read."""
+READ_SECONDS = 1.0
+"""After which an answer holds what was found by then."""
+LARGEST_ANSWER = 2 << 20
+"""Bytes of documents, about."""
+POLL_SECONDS = 0.1
+
+
+class Asked(Struct, frozen=True):
+    """A request for events."""
+
+    target: Target | None
+    type: str
+    """Only labels that begin so."""
+    limit: int
+    wait_seconds: float
+
+
+class Events:
+    """Answers of one control."""
+
+    def __init__(self, loop: Loop, past: PastFleet) -> None:
+        self._loop = loop
+        self._past = past
+
+    async def answer(self, query: Mapping[str, str]) -> EventList:
+        """Raises BadQuery for a query that cannot be read, Outside, Unavailable, LogMissing, Busy."""
+        asked = _asked(query)
+        kept = await bounds(self._loop.connection)
+        first, last = await self._first(query, asked, kept), await self._last(query)
+        if query.get("from") and first < kept.first:
+            raise outside(kept.first, kept.first_stamp)
+        if first > kept.last + 1:
+            raise Outside(
+                "not_yet", f"sequence {first:,} is yet to come", f"the last is {kept.last:,}"
+            )
+        ends = monotonic() + asked.wait_seconds
+        while True:
+            if await self._is_there(first, last, ends):
+                kept = await bounds(self._loop.connection)
+            found = await self._read(asked, first, kept.last if last is None else last)
+            if found.items or last is not None or monotonic() >= ends:
+                return found
+            first = found.next_seq
+
+    async def _first(self, query: Mapping[str, str], asked: Asked, kept: Bounds) -> int:
+        if text := query.get("from"):
+            return _number("from", text)
+        if text := query.get("since"):
+            if text.isdecimal():
+                return max(kept.first, int(text))
+            before = await sequence_at(self._loop.connection, _time(text) - 1e-6)
+            return max(kept.first, before + 1)
+        return kept.first if asked.target else max(kept.first, kept.last - USUAL_EVENTS + 1)
+
+    async def _last(self, query: Mapping[str, str]) -> int | None:
+        """None: it has no end."""
+        text = query.get("until")
+        if not text:
+            return None
+        if text.isdecimal():
+            return int(text)
+        return await sequence_at(self._loop.connection, _time(text))
+
+    async def _is_there(self, first: int, last: int | None, ends: float) -> bool:
+        """Whether there is something from `first` on, after waiting for it."""
+        while self._loop.state.sequence < first:
+            if last is not None or monotonic() >= ends:
+                return False
+            await asyncio.sleep(POLL_SECONDS)
+        return True
+
+    async def _read(self, asked: Asked, first: int, last: int) -> EventList:
+        kept = await bounds(self._loop.connection)
+        end = min(last, kept.last)
+        items: list[EventRow] = []
+        size, gives_up = 0, monotonic() + READ_SECONDS
+        start = max(first, kept.first)
+        async with self._past.turn():
+            while start <= end and size < LARGEST_ANSWER and monotonic() < gives_up:
+                stop = min(end, start + PART - 1)
+                rows = await self._part(asked, start, stop)
+                for row in rows[: asked.limit - len(items)]:
+                    items.append(row)
+                    size += row.detail_bytes
+                start = stop + 1
+                if len(items) >= asked.limit:
+                    start = items[-1].seq + 1
+                    break
+        return EventList(
+            as_of_seq=kept.last,
+            items=tuple(items),
+            next_seq=start,
+            end_seq=end,
+            kept_from_seq=kept.first,
+            kept_from=codec.rfc3339(kept.first_stamp) if kept.first_stamp else "",
+        )
+
+    async def _part(self, asked: Asked, first: int, last: int) -> list[EventRow]:
+        only = () if asked.target is None else patterns(asked.target)
+        rows: list[EventRow] = []
+        async for batch in read_range(self._loop.connection, first, last, only):
+            for stored in batch:
+                found = happened(stored.sequence, stored.subject, stored.payload)
+                if found.event is None or not found.event.type.startswith(asked.type):
+                    continue
+                if asked.target is None or concerns(found, asked.target):
+                    row = event_row(found)
+                    rows += [] if row is None else [row]
+        return rows
+
+
+def _asked(query: Mapping[str, str]) -> Asked:
+    return Asked(
+        target=_target(query.get("for", "")),
+        type=query.get("type", ""),
+        limit=max(1, min(MOST_EVENTS, _number("limit", query.get("limit", str(MOST_EVENTS))))),
+        wait_seconds=min(LONGEST_WAIT_SECONDS, float(_number("wait", query.get("wait", "0")))),
+    )
+
+
+def _target(text: str) -> Target | None:
+    if not text:
+        return None
+    kind, _, name = text.partition("/")
+    for known in get_args(TargetKind):
+        if known == kind and name:
+            return Target(known, name)
+    raise BadQuery(f"`{text}` is not one of {', '.join(f'{k}/NAME' for k in get_args(TargetKind))}")
+
+
+def _number(name: str, text: str) -> int:
+    if not text.isdecimal():
+        raise BadQuery(f"{name}: `{text}` is not a number")
+    return int(text)
+
+
+def _time(text: str) -> float:
+    try:
+        return codec.seconds(text)
+    except ValueError as error:
+        raise BadQuery(f"`{text}` is neither a sequence nor an RFC 3339 time") from error

@@ -1,0 +1,82 @@
+"""Commands by name, and how one is carried out whichever door it came by: HTTP or NATS. Shell.
+
+Each is planned in the loop's next turn. An answer is a frame; what was not taken is a Refusal that says
+so, and one whose fate is not known says that.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from msgspec import DecodeError, Struct
+
+from schemas import codec
+from schemas.api import ApplyCatalog
+from schemas.brake import ReleaseBrake
+from schemas.frames import Frame, Refusal
+from schemas.history import RollbackCatalog
+from schemas.recovery import Mend
+from services.control.commanding.brake_command import plan_release
+from services.control.commanding.commands import Actor, plan_apply, plan_rollback
+from services.control.commanding.mending import plan_mend
+from services.control.commanding.moment import Moment, Plan, Planned
+from services.control.loop import Loop
+from services.control.requests import LogRefuses, OutcomeUnknown, TooMany
+
+R = TypeVar("R", bound=Struct)
+
+Planner = Callable[[bytes, Actor], Plan]
+"""From a request's body, which it may raise DecodeError for."""
+
+
+def _planner(kind: type[R], plan: Callable[[Moment, R, Actor], Planned]) -> Planner:
+    def planned(body: bytes, actor: Actor) -> Plan:
+        wanted = codec.decode(body, kind)
+        return lambda moment: plan(moment, wanted, actor)
+
+    return planned
+
+
+ORDERS: Mapping[str, Planner] = {
+    "apply": _planner(ApplyCatalog, plan_apply),
+    "rollback": _planner(RollbackCatalog, plan_rollback),
+    "brake-off": _planner(ReleaseBrake, plan_release),
+    "mend": _planner(Mend, plan_mend),
+}
+"""By the name of the route."""
+
+
+async def carry_out(loop: Loop, name: str, body: bytes, actor: Actor) -> Frame:
+    """Once it stands in the log, or is refused. Raises NotLeading: another control takes it."""
+    if loop.recovering.due(loop.state):
+        return refusal(loop, "recovering", *_RECOVERING)
+    try:
+        return await loop.perform(ORDERS[name](body, actor))
+    except DecodeError as error:
+        return refusal(loop, "bad_request", "the request cannot be read", str(error))
+    except LogRefuses as error:
+        return refusal(loop, "log_refuses", "the log takes no write", str(error))
+    except TooMany:
+        return refusal(loop, "too_many", "too many commands wait", "nothing was changed")
+    except OutcomeUnknown as error:
+        message = f"{name} may or may not have been taken"
+        return refusal(loop, "outcome_unknown", message, str(error), "flotilla catalog show")
+
+
+def not_here(loop: Loop) -> Refusal:
+    """Why no command is taken by this control, when there is no other that would."""
+    if loop.damage is not None:
+        message, next_ = "the log is damaged: nothing is changed", "flotilla journal recover"
+        return refusal(loop, "damaged", message, loop.damage.reason, next_)
+    return refusal(loop, "not_leading", "no control service leads at this moment")
+
+
+def refusal(loop: Loop, code: str, message: str, why: str = "", next_: str = "") -> Refusal:
+    """At what this control has applied."""
+    return Refusal(as_of_seq=loop.state.sequence, code=code, message=message, why=why, next=next_)
+
+
+_RECOVERING = (
+    "the log is being recovered: nothing is changed before it has a catalog",
+    "engines run on, and are handed over",
+    "flotilla journal recover",
+)

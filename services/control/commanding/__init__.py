@@ -1,0 +1,1 @@
+"""What operators ask for, planned against one state. Pure."""

@@ -1,0 +1,1 @@
+"""Ways out of a lost log."""

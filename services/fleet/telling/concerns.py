@@ -1,0 +1,178 @@
+"""Which events concern a node, a replica, a model, a card or a command. Pure.
+
+`patterns` says which subjects can hold any, for the server to leave out the rest; `concerns` decides.
+"""
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from schemas import subjects
+from schemas.documents import (
+    Assignment,
+    CatalogPointer,
+    CommandRecord,
+    Document,
+    EndpointShard,
+    Gone,
+    NodeInfo,
+    NodeVerdict,
+    PlacementVerdict,
+    ReplicaDocument,
+    ShardStatus,
+)
+from schemas.history import TargetKind
+from schemas.ids import EventId, ModelName, NodeId, ReplicaId, token
+from services.fleet.telling.happened import Happened
+
+_COMMANDS = subjects.command(">")
+_STATE = subjects.STATE_ROOT
+
+
+class Target(Struct, frozen=True):
+    """What is asked about."""
+
+    kind: TargetKind
+    name: str
+
+
+class Slot(Struct, frozen=True):
+    """A replica's id taken apart."""
+
+    model: str
+    """As a token."""
+    slot: int
+    generation: int
+
+    @property
+    def subject(self) -> str:
+        return f"{_STATE}replica.{self.model}.{self.slot}"
+
+
+def slot_of(replica: str) -> Slot | None:
+    """None: no replica can have such an id."""
+    model, _, rest = replica.rpartition("-")
+    model, _, slot = model.rpartition("-")
+    if not model or not slot.isdecimal() or not rest.isdecimal() or token(model) != model:
+        return None
+    return Slot(model, int(slot), int(rest))
+
+
+def patterns(target: Target) -> tuple[str, ...]:
+    """Log subjects that can hold what concerns it; no two of them match one subject. (): all."""
+    name = target.name
+    match target.kind:
+        case "node":
+            node = token(name)
+            own = (f"{_STATE}node.{node}.>", subjects.assignment(NodeId(name)))
+            return (*own, subjects.ALL_REPLICAS, subjects.ALL_ENDPOINTS, _COMMANDS)
+        case "replica":
+            slot = slot_of(name)
+            if slot is None:
+                return (f"{_STATE}replica.none",)
+            return (
+                slot.subject,
+                f"{_STATE}node.*.shard.*",
+                f"{_STATE}assignment.*",
+                f"{_STATE}endpoints.{slot.model}.*",
+                _COMMANDS,
+            )
+        case "model":
+            model = token(name)
+            return (
+                f"{_STATE}replica.{model}.*",
+                f"{_STATE}endpoints.{model}.*",
+                subjects.placement(ModelName(name)),
+                f"{_STATE}node.*.shard.*",
+                subjects.CATALOG,
+                _COMMANDS,
+            )
+        case "gpu":
+            return (f"{_STATE}node.*.info", f"{_STATE}node.*.shard.*", subjects.ALL_REPLICAS)
+        case "command":
+            return ()
+
+
+def concerns(found: Happened, target: Target) -> bool:
+    """Whether the event says anything of it."""
+    if target.kind == "command":
+        return _of_command(found, EventId(target.name))
+    if found.document is None:
+        return target.kind == "node" and target.name in found.subject.split(".")
+    return _concerns(found.subject, found.document, target)
+
+
+def _of_command(found: Happened, command: EventId) -> bool:
+    event = found.event
+    return event is not None and command in {event.id, event.corr, event.cause}
+
+
+def _concerns(subject: str, document: Document, target: Target) -> bool:
+    if isinstance(document, CommandRecord):
+        return document.target in {target.name, f"{target.kind}/{target.name}"}
+    match target.kind:
+        case "node":
+            return target.name in _nodes(subject, document)
+        case "replica":
+            return target.name in _replicas(document)
+        case "model":
+            return _is_of_model(subject, document, ModelName(target.name))
+        case "gpu":
+            return target.name in _cards(document)
+        case "command":
+            return False
+
+
+def _nodes(subject: str, document: Document) -> Iterable[str]:
+    match document:
+        case ReplicaDocument():
+            return (plan.node for plan in document.shards)
+        case EndpointShard():
+            return (endpoint.node for endpoint in document.endpoints)
+        case NodeInfo() | NodeVerdict() | ShardStatus() | Assignment():
+            return (document.node,)
+        case Gone():  # A clean name is its own token; of others only the token is left.
+            words = subject.removeprefix(_STATE).split(".")
+            return words[1:2] if words[0] == "node" else ()
+        case _:
+            return ()
+
+
+def _replicas(document: Document) -> Iterable[ReplicaId | str]:
+    match document:
+        case ReplicaDocument() | Gone():
+            return (document.id,)
+        case ShardStatus():
+            return (document.replica,)
+        case Assignment():
+            return (shard.replica for shard in document.shards)
+        case EndpointShard():
+            return (endpoint.replica for endpoint in document.endpoints)
+        case _:
+            return ()
+
+
+def _is_of_model(subject: str, document: Document, model: ModelName) -> bool:
+    match document:
+        case CatalogPointer():
+            return True  # What a swap changed does not stand in it.
+        case ReplicaDocument() | ShardStatus() | EndpointShard() | PlacementVerdict():
+            return document.model == model
+        case Gone():
+            slot = slot_of(document.id)
+            own = slot is not None and slot.model == token(model)
+            return own or token(model) in subject.removeprefix(_STATE).split(".")[1:2]
+        case _:
+            return False
+
+
+def _cards(document: Document) -> Iterable[str]:
+    match document:
+        case NodeInfo():
+            return (card.uuid for card in document.cards)
+        case ShardStatus():
+            return document.gpus
+        case ReplicaDocument():
+            return (gpu for plan in document.shards for gpu in plan.gpus)
+        case _:
+            return ()

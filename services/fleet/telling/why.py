@@ -1,0 +1,273 @@
+"""Why something is as it is: the chain of causes, walked back through the log. Pure.
+
+A walk is a generator: it yields what it wants of the log (`Past`, `Find`), is sent what was found, and
+returns the chain. So the same walk runs on a log in memory and on a server.
+
+Where it begins: the documents of what is asked about. From each event it goes to the one that its
+writer named as its cause, and from a command's swap to the record of who asked.
+"""
+
+from collections.abc import Generator, Iterable, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from schemas import subjects
+from schemas.documents import Assignment, ReplicaDocument, ShardStatus
+from schemas.history import CauseRow
+from schemas.ids import EventId, GpuUuid, ModelName, NodeId, ReplicaId, token
+from services.fleet.state import FleetState, Held
+from services.fleet.telling.concerns import Slot, Target, concerns, slot_of
+from services.fleet.telling.happened import Happened
+from services.fleet.telling.summaries import summary
+
+MOST_CAUSES = 60
+"""Events in one answer. A chain that is longer has told enough."""
+MOST_DOCUMENTS = 20
+"""Of one model, where a walk begins."""
+
+
+class Past(Struct, frozen=True):
+    """All that is kept of these subjects up to the moment asked about, in the log's order."""
+
+    subjects: tuple[str, ...]
+
+
+class Find(Struct, frozen=True):
+    """One event by its id. `near`: sequence of an event that names it."""
+
+    id: EventId
+    near: int
+    hints: tuple[str, ...] = ()
+    """Subjects that may hold it, where neither its id nor its neighbours lead there."""
+
+
+Ask = Past | Find
+Walk = Generator[Ask, Sequence[Happened], "Story"]
+
+
+class Story:
+    """What was found, by sequence; and which causes were not."""
+
+    def __init__(self) -> None:
+        self.found: dict[int, Happened] = {}
+        self.missing: list[str] = []
+        self._ids: set[EventId] = set()
+
+    def add(self, events: Iterable[Happened]) -> None:
+        """An event is told once."""
+        for event in events:
+            if event.event is not None:
+                self.found[event.sequence] = event
+                self._ids.add(event.event.id)
+
+    def knows(self, wanted: EventId) -> bool:
+        """Whether it was found already."""
+        return wanted in self._ids
+
+    def rows(self) -> tuple[CauseRow, ...]:
+        """The newest first."""
+        newest = sorted(self.found.values(), key=lambda found: -found.sequence)
+        return tuple(row(found) for found in newest[:MOST_CAUSES])
+
+
+def row(found: Happened) -> CauseRow:
+    """An event in words."""
+    event = found.event
+    if event is None:
+        raise ValueError(f"message {found.sequence} is no event")
+    return CauseRow(
+        seq=found.sequence,
+        at=event.at,
+        type=event.type,
+        src=event.src,
+        subject=found.subject,
+        id=event.id,
+        cause=event.cause,
+        corr=event.corr,
+        summary=summary(found),
+    )
+
+
+def why_replica(state: FleetState, replica: ReplicaId) -> Walk:
+    """Its own documents, what its nodes said, whether routers know it, and what caused all that."""
+    story = Story()
+    slot = slot_of(replica)
+    if slot is not None:
+        yield from _tell_replica(state, story, replica, slot)
+        yield from _trace(story)
+    return story
+
+
+def why_model(state: FleetState, model: ModelName) -> Walk:
+    """Its last placement verdict, its endpoints, its replicas, and what caused all that."""
+    story = Story()
+    held = _documents_of(state, model)
+    for each in held[:MOST_DOCUMENTS]:
+        story.add((yield Find(each.event, each.sequence)))
+    if not held:
+        past = yield Past(
+            (
+                subjects.placement(model),
+                f"{subjects.STATE_ROOT}replica.{token(model)}.*",
+                f"{subjects.STATE_ROOT}endpoints.{token(model)}.*",
+            )
+        )
+        story.add({found.subject: found for found in past}.values())
+    swaps = yield Past((subjects.CATALOG,))
+    story.add(swaps[-1:])
+    yield from _trace(story)
+    return story
+
+
+def _documents_of(state: FleetState, model: ModelName) -> list[Held[Any]]:
+    """The verdict first, then what agents and control said last of its replicas, the newest first."""
+    verdict = state.placement(model)
+    of_model: list[Held[Any]] = [
+        held
+        for table in (state.replicas, state.endpoints, state.shards)
+        for held in table.values()
+        if held.document.model == model
+    ]
+    newest = sorted(of_model, key=lambda held: -held.sequence)
+    return newest if verdict is None else [verdict, *newest]
+
+
+def why_node(state: FleetState, node: NodeId) -> Walk:
+    """How it described itself, what control held of its silence, what it was told."""
+    story = Story()
+    past = yield Past((f"{subjects.STATE_ROOT}node.{token(node)}.verdict",))
+    story.add(past[-3:])
+    rest = yield Past((subjects.node_info(node), subjects.assignment(node)))
+    story.add({found.subject: found for found in rest}.values())
+    del state
+    yield from _trace(story)
+    return story
+
+
+def why_gpu(state: FleetState, gpu: GpuUuid) -> Walk:
+    """The node's last word on it, and the replicas that hold it."""
+    story = Story()
+    target = Target("gpu", gpu)
+    for held in state.infos.values():
+        if any(card.uuid == gpu for card in held.document.cards):
+            past = yield Past((subjects.node_info(held.document.node),))
+            story.add(past[-1:])
+    for replica in holders(state, gpu):
+        slot = slot_of(replica)
+        if slot is not None:
+            yield from _tell_replica(state, story, replica, slot)
+    if not holders(state, gpu):
+        past = yield Past((subjects.ALL_REPLICAS,))
+        story.add([found for found in past if concerns(found, target)][-1:])
+    yield from _trace(story)
+    return story
+
+
+def holders(state: FleetState, gpu: GpuUuid) -> tuple[ReplicaId, ...]:
+    """Replicas whose own document, or a shard document short of stopped, names the card."""
+    decided = (
+        held.document.id
+        for held in state.replicas.values()
+        if any(gpu in plan.gpus for plan in held.document.shards)
+    )
+    reported = (
+        held.document.replica
+        for held in state.shards.values()
+        if gpu in held.document.gpus and held.document.phase != "stopped"
+    )
+    return tuple(sorted({*decided, *reported}))
+
+
+def _tell_replica(
+    state: FleetState, story: Story, replica: ReplicaId, slot: Slot
+) -> Generator[Ask, Sequence[Happened], None]:
+    own = [found for found in (yield Past((slot.subject,))) if concerns(found, _replica(replica))]
+    story.add(own)
+    nodes = _nodes_of(own) | {held.document.node for held in state.shards_of(replica)}
+    if nodes:
+        past = yield Past(_shard_subjects(nodes))
+        story.add(_steps([found for found in past if concerns(found, _replica(replica))]))
+        told = yield Past(tuple(subjects.assignment(node) for node in sorted(nodes)))
+        story.add(_told(told, replica))
+    past = yield Past((f"{subjects.STATE_ROOT}endpoints.{slot.model}.*",))
+    published = [found for found in past if concerns(found, _replica(replica))]
+    story.add(published[:1] + published[-1:])
+
+
+def _replica(replica: ReplicaId) -> Target:
+    return Target("replica", replica)
+
+
+def _nodes_of(own: Iterable[Happened]) -> set[NodeId]:
+    return {
+        plan.node
+        for found in own
+        if isinstance(found.document, ReplicaDocument)
+        for plan in found.document.shards
+    }
+
+
+def _shard_subjects(nodes: Iterable[NodeId]) -> tuple[str, ...]:
+    return tuple(sorted(f"{subjects.STATE_ROOT}node.{token(node)}.shard.*" for node in {*nodes}))
+
+
+def _steps(reports: Sequence[Happened]) -> Iterable[Happened]:
+    """Of each phase of each run the last report: percents are no causes."""
+    last: dict[object, Happened] = {}
+    for found in reports:
+        shard = found.document
+        if isinstance(shard, ShardStatus):
+            last[shard.node, shard.attempt, shard.run, shard.phase] = found
+        else:
+            last[found.sequence] = found
+    return last.values()
+
+
+def _told(assignments: Sequence[Happened], replica: ReplicaId) -> Iterable[Happened]:
+    """Where the replica came into an assignment, changed its goal there, or left it."""
+    before: dict[str, object] = {}
+    for found in assignments:
+        document = found.document
+        if isinstance(document, Assignment):
+            now = next((shard.goal for shard in document.shards if shard.replica == replica), None)
+            if now != before.get(found.subject):
+                yield found
+            before[found.subject] = now
+
+
+def _trace(story: Story) -> Generator[Ask, Sequence[Happened], None]:
+    """From every event of the story to its cause, and to the record of the command at its root."""
+    waiting = list(story.found.values())
+    while waiting and len(story.found) < MOST_CAUSES:
+        found = waiting.pop(0)
+        for wanted in _causes(found):
+            if story.knows(wanted.id):
+                continue
+            causes = yield wanted
+            story.add(causes)
+            waiting += causes
+            if not causes:
+                story.missing.append(
+                    f"the cause of sequence {found.sequence}, event {wanted.id}, "
+                    "is not in what is kept of the log"
+                )
+
+
+def _causes(found: Happened) -> Iterable[Find]:
+    event = found.event
+    if event is None:
+        return
+    if event.cause is not None:
+        yield Find(event.cause, found.sequence, _hints(found))
+    if event.corr is not None and event.id == event.corr:  # What a command wrote itself.
+        record = EventId(f"{event.corr}-record")
+        yield Find(record, found.sequence, (subjects.command(">"),))
+
+
+def _hints(found: Happened) -> tuple[str, ...]:
+    """A decision follows a swap or the report of an agent; an agent's report follows a decision."""
+    if isinstance(found.document, ShardStatus):
+        slot = slot_of(found.document.replica)
+        return () if slot is None else (slot.subject,)
+    return (subjects.CATALOG, f"{subjects.STATE_ROOT}node.*.shard.*")
