@@ -73,9 +73,8 @@ class Written(Struct, frozen=True):
     src: str
     document: Document
 
-    def seal(self, number: int, at: str) -> Sealed:
-        """As an event; `number` makes its id."""
-        id_ = EventId(f"bench-{number}")
+    def seal(self, id_: EventId, at: str) -> Sealed:
+        """As an event."""
         event = Event(
             id=id_,
             log=log_prefix(LOG_ID),
@@ -124,7 +123,7 @@ class Fleet:
         """The state that these documents make, in one order."""
         state = FleetState()
         for sequence, (subject, written) in enumerate(self.documents.items(), 1):
-            state.apply(sequence, subject, written.seal(sequence, self.at).payload)
+            state.apply(sequence, subject, written.seal(EventId(""), self.at).payload)
         return state
 
     def _replica(self, number: int) -> None:
@@ -174,7 +173,7 @@ class Fleet:
         """As events of this log, each with an id of its own."""
         for written in documents:
             self._events += 1
-            yield written.seal(self._events, self.at)
+            yield written.seal(EventId(f"bench-{self._events}"), self.at)
 
     def ending(self) -> list[Written]:
         """One replica is no more: the next leader has to unroute it, and to place another."""
@@ -195,7 +194,7 @@ def epoch() -> Sealed:
     """The first claim, in the name of the control that the bench starts: it claims again at once."""
     document = ControlEpoch(holder=CONTROL, incarnation="bench")
     written = Written(subjects.CONTROL_EPOCH, "control.claimed", f"control/{CONTROL}", document)
-    return written.seal(0, codec.rfc3339(0.0))
+    return written.seal(EventId("bench-0"), codec.rfc3339(0.0))
 
 
 def _model_name(number: int) -> ModelName:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 sys.path[0] = str(Path(__file__).parents[1])  # Run as a file: modules are named from the root.
 
-from bench import log_fold, log_restart  # noqa: E402
+from bench import log_append, log_fanout, log_fold, log_restart  # noqa: E402
+from services.runtime.process import configure_logging  # noqa: E402
 
 
 def _numbers(text: str) -> list[int]:
@@ -27,6 +28,20 @@ def parse(argv: Sequence[str]) -> Namespace:
     parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
+    append = commands.add_parser("append", help=log_append.__doc__)
+    append.add_argument("--batches", type=_numbers, default=[1, 10, 100, 500])
+    append.add_argument("--copies", type=_numbers, default=[1, 3])
+    append.add_argument("--seconds", type=float, default=5.0, help="for each size")
+    append.set_defaults(run=log_append.run)
+
+    fanout = commands.add_parser("fanout", help=log_fanout.__doc__)
+    fanout.add_argument("--followers", type=int, default=100)
+    fanout.add_argument("--processes", type=int, default=4)
+    fanout.add_argument("--models", type=int, default=50)
+    fanout.add_argument("--changes", type=int, default=200)
+    fanout.add_argument("--pause", type=float, default=0.05, help="seconds between two changes")
+    fanout.set_defaults(run=log_fanout.run)
+
     fold = commands.add_parser("fold", help=log_fold.__doc__)
     _sized(fold)
     fold.add_argument("--rounds", type=int, default=5)
@@ -42,5 +57,6 @@ def parse(argv: Sequence[str]) -> Namespace:
 
 
 if __name__ == "__main__":
+    configure_logging("bench", "warning")
     options = parse(sys.argv[1:])
     sys.exit(options.run(options))
