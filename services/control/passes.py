@@ -11,9 +11,9 @@ from time import monotonic
 
 from services.control.deciding.current import Current
 from services.control.deciding.drafts import batches
+from services.control.deciding.pace import Pace, is_small, look
 from services.control.deciding.reconcile import Decision, decide
 from services.control.deciding.silence import Hearing, Silence
-from services.control.pace import Pace, is_small, look
 from services.control.writing import Writing
 from services.fleet.state import FleetState
 

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from schemas.catalog import Model
 from schemas.ids import NodeId, RouterId
 from services.control.deciding.current import Current
+from services.control.deciding.pace import LONGEST_SECONDS, Look, Pace, look
 from services.control.deciding.silence import Silence
-from services.control.pace import LONGEST_SECONDS, Look, Pace, look
 from services.fleet.catalog import EMPTY
 from tests.builders import a_model, a_node
 from tests.support.deciding import Fleet
