@@ -10,7 +10,7 @@ from pathlib import Path
 
 sys.path[0] = str(Path(__file__).parents[1])  # Run as a file: modules are named from the root.
 
-from bench import log_append, log_fanout, log_fold, log_restart  # noqa: E402
+from bench import log_append, log_fanout, log_fold, log_lead, log_restart  # noqa: E402
 from services.runtime.process import configure_logging  # noqa: E402
 
 
@@ -53,6 +53,14 @@ def parse(argv: Sequence[str]) -> Namespace:
     restart.add_argument("--rounds", type=int, default=5)
     restart.add_argument("--folder", help="keeps the written logs here, for the next time")
     restart.set_defaults(run=log_restart.run)
+
+    lead = commands.add_parser("lead", help=log_lead.__doc__)
+    _sized(lead)
+    lead.add_argument("--history", type=_numbers, default=[100_000])
+    lead.add_argument("--seconds", type=float, default=30.0, help="for each of the two stretches")
+    lead.add_argument("--every", type=float, default=0.2)
+    lead.add_argument("--folder", help="keeps the written logs here, for the next time")
+    lead.set_defaults(run=log_lead.run)
     return parser.parse_args(argv)
 
 
