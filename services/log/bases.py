@@ -45,11 +45,14 @@ async def _lineage(connection: Connection) -> dict[LogId, int]:
 
 async def begins_whole(connection: Connection, first: int) -> bool:
     """Whether folding LOG from its first message misses nothing."""
-    if first <= 1:
-        return True
+    return first <= 1 or await parent(connection, first) is not None  # It voids what was before.
+
+
+async def parent(connection: Connection, first: int) -> LogId | None:
+    """The lost log that a recovery, standing there, goes on from; None: no recovery stands there."""
     stored = await message_at(connection, first)
     genesis = None if stored is None else _genesis(stored)
-    return genesis is not None and genesis.parent is not None  # It voids what was before.
+    return None if genesis is None else genesis.parent
 
 
 def _genesis(stored: Stored) -> Genesis | None:

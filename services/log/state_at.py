@@ -13,6 +13,7 @@ import structlog
 from msgspec import Struct
 
 from schemas import codec
+from schemas.ids import LogId
 from services.fleet.state import FleetState
 from services.log import bases, checkpoint
 from services.log.checkpoint import Checkpoint
@@ -32,6 +33,8 @@ class NotKept(Struct, frozen=True):
     """The lowest sequence whose state can."""
     first_stamp: float
     """When LOG stored that, in seconds since 1970; 0.0: not known."""
+    parent: LogId | None = None
+    """The log that was lost: LOG begins with a recovery from it."""
 
 
 async def state_at(connection: Connection, sequence: int) -> FleetState | NotKept:
@@ -43,8 +46,11 @@ async def state_at(connection: Connection, sequence: int) -> FleetState | NotKep
             documents = await _documents(connection, each)
             if documents is not None:
                 return await _from(connection, documents, each.sequence, sequence)
-    if await bases.begins_whole(connection, found.first):
+    whole = await bases.begins_whole(connection, found.first)
+    if whole and sequence >= found.first:
         return await _from(connection, [], found.first - 1, sequence)
+    if whole:
+        return await _before(connection, kept, found)
     documents, state = await read_documents(connection)
     if state.sequence <= sequence:
         return await _from(connection, documents, state.sequence, sequence)
@@ -76,6 +82,14 @@ async def _from(
         expected = batch[-1].sequence + 1
         await fold(state, batch)
     return state
+
+
+async def _before(connection: Connection, kept: list[Checkpoint], found: Bounds) -> NotKept:
+    """Of a LOG that is whole."""
+    for each in reversed(kept):
+        if each.sequence < found.first and joins(each.sequence, found.first, found):
+            return NotKept(each.sequence, codec.seconds(each.at))
+    return NotKept(found.first, found.first_stamp, await bases.parent(connection, found.first))
 
 
 async def _not_kept(

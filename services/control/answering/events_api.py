@@ -25,6 +25,7 @@ from services.control.loop import Loop
 from services.fleet.telling.concerns import Target, concerns, patterns
 from services.fleet.telling.event_rows import event_row
 from services.fleet.telling.happened import happened
+from services.log.bases import parent
 from services.log.history import Bounds, bounds, read_range, sequence_at
 
 USUAL_EVENTS = 100
@@ -60,8 +61,9 @@ class Events:
         asked = _asked(query)
         kept = await bounds(self._loop.connection)
         first, last = await self._first(query, asked, kept), await self._last(query)
-        if query.get("from") and first < kept.first:
-            raise outside(kept.first, kept.first_stamp)
+        if (query.get("from") and first < kept.first) or (last is not None and last < kept.first):
+            before = await parent(self._loop.connection, kept.first)
+            raise outside(kept.first, kept.first_stamp, before)
         if first > kept.last + 1:
             raise Outside(
                 "not_yet", f"sequence {first:,} is yet to come", f"the last is {kept.last:,}"

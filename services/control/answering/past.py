@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from msgspec import Struct
 
 from schemas import codec
+from schemas.ids import LogId
 from services.fleet.state import FleetState
 from services.log.connect import Connection
 from services.log.history import Bounds, bounds, message_at, sequence_at
@@ -94,15 +95,12 @@ class PastFleet:
 
     async def state(self, then: Then) -> FleetState:
         """The fleet as it was; to be read only. Raises Outside."""
-        if then.sequence < 1:
-            kept = await bounds(self._connection)
-            raise outside(kept.first, kept.first_stamp)
         stamp = await self._stamp(then.sequence)
         if self._last is not None and stamp and self._last[:2] == (then.sequence, stamp):
             return self._last[2]
         found = await state_at(self._connection, then.sequence)
         if isinstance(found, NotKept):
-            raise outside(found.first, found.first_stamp)
+            raise outside(found.first, found.first_stamp, found.parent)
         self._last = (then.sequence, stamp, found)
         return found
 
@@ -114,10 +112,13 @@ def _seconds(text: str) -> float:
         raise BadQuery(f"`{text}` is neither a sequence nor an RFC 3339 time") from error
 
 
-def outside(first: int, stamp: float) -> Outside:
-    """Before what is kept. `stamp` 0.0: it is not known when that was."""
+def outside(first: int, stamp: float, parent: LogId | None = None) -> Outside:
+    """Before what is kept. `stamp` 0.0: it is not known when that was. `parent`: NotKept has it."""
     since = f"{codec.rfc3339(stamp)}, " if stamp else ""
-    return Outside("not_kept", "that is not kept", f"kept from {since}sequence {first:,}")
+    why = f"kept from {since}sequence {first:,}"
+    if parent is not None:
+        why += f": a recovery began this log there, and log {parent} before it is lost"
+    return Outside("not_kept", "that is not kept", why)
 
 
 def _ends(kept: Bounds) -> str:

@@ -344,6 +344,8 @@ async def what_is_not_kept_is_refused(control: Control) -> None:
     for moment in ("0", "2020-01-01T00:00:00Z"):
         status, why = await refused(control, "status", at=moment)
         assert (status, why) == (404, f"not_kept: kept from {since}, sequence 1"), moment
+        status, why = await refused(control, "events", until=moment)
+        assert (status, why) == (404, f"not_kept: kept from {since}, sequence 1"), moment
     assert (await refused(control, "status", at=10**9))[1].startswith("not_yet: the log ends at")
     assert (await refused(control, "status", at="2100-01-01T00:00:00Z"))[1].startswith("not_yet")
     assert (await refused(control, "status", at="yesterday"))[1].startswith("bad_request")

@@ -6,6 +6,7 @@ import random
 import pytest
 
 from schemas import codec, subjects
+from schemas.ids import LogId
 from services.control.checkpoint import write as write_checkpoint
 from services.fleet.state import FleetState
 from services.log import checkpoint
@@ -38,6 +39,13 @@ async def shown(log: Connection, sequence: int) -> bytes:
     return found.dump()
 
 
+async def begins(log: Connection, sequence: int) -> tuple[int, float, LogId | None]:
+    """From when on it is kept, as a refusal says."""
+    found = await state_at(log, sequence)
+    assert isinstance(found, NotKept), found
+    return found.first, found.first_stamp, found.parent
+
+
 async def test_without_a_log_there_is_no_past(connection: Connection) -> None:
     with pytest.raises(LogMissing):
         await state_at(connection, 1)
@@ -47,8 +55,9 @@ async def test_the_state_at_any_sequence_is_the_fold_up_to_it(log: Connection) -
     past = a_past()
     await grow(log, past, 80)
     history = await lived(log)
-    for sequence in (0, 1, 2, 30, 80, 81):
+    for sequence in (1, 2, 30, 80, 81):
         assert await shown(log, sequence) == dump(history, sequence)
+    assert await begins(log, 0) == (1, pytest.approx(history[0].stamp, abs=1e-5), None)
 
 
 async def test_it_is_the_same_from_checkpoints_once_the_beginning_is_gone(log: Connection) -> None:
@@ -152,6 +161,19 @@ async def test_a_log_that_goes_on_from_another_is_shown_across_the_recovery(
         assert await shown(log, sequence) == dump(history, sequence), sequence
     await age_away(log, 42)
     assert await shown(log, 50) == dump(history, 50)
+
+
+async def test_nothing_is_shown_of_before_a_recovery_whose_parent_is_lost(log: Connection) -> None:
+    past = a_past()
+    await grow(log, past, 30)
+    past.begin(NEXT_ID, parent=LOG_ID)
+    await grow(log, past, 10)
+    history = await lived(log)
+    await age_away(log, 32)
+    stamp = pytest.approx(history[31].stamp, abs=1e-5)
+    for sequence in (0, 5, 31):
+        assert await begins(log, sequence) == (32, stamp, LOG_ID), sequence
+    assert await shown(log, 32) == dump(history, 32)
 
 
 async def test_nothing_is_shown_of_a_log_that_cannot_be_reached(
