@@ -4,16 +4,21 @@ How it fails: ValueError with the reason in words, before anything is started.
 """
 
 import socket
+import stat
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import msgspec
+import structlog
 
 from schemas.joining import FORMAT, Joining
 from services.log.door import Door
 from services.runtime.files import unusable, write_atomically
 
 _PRIVATE = 0o600
+_OTHERS = 0o077
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 
 class _Any(msgspec.Struct):
@@ -21,11 +26,15 @@ class _Any(msgspec.Struct):
 
 
 def read(file: Path) -> Joining:
-    """Raises ValueError."""
+    """Raises ValueError. Said in the log: others may read the file, too."""
     try:
-        content = file.read_bytes()
+        content, mode = file.read_bytes(), stat.S_IMODE(file.stat().st_mode)
     except OSError as error:
         raise ValueError(f"the join file {file} cannot be read: {error.strerror}") from error
+    if mode & _OTHERS:
+        log.warning(
+            "join.readable_by_others", file=str(file), mode=f"{mode:04o}", next=f"chmod 600 {file}"
+        )
     try:
         version = msgspec.json.decode(content, type=_Any).flotilla_join
         if version == FORMAT:

@@ -4,6 +4,7 @@ import stat
 from pathlib import Path
 
 import pytest
+import structlog
 
 from schemas import codec
 from schemas.joining import FORMAT, Joining
@@ -86,3 +87,11 @@ def test_what_the_file_says_is_not_said_twice(tmp_path: Path, file: Path, flag: 
 
 def test_no_password_is_in_what_a_log_would_show() -> None:
     assert "a secret" not in repr(JOINING)
+
+
+@pytest.mark.parametrize(("mode", "told"), [(0o644, ["0644"]), (0o640, ["0640"]), (0o600, [])])
+def test_a_file_that_others_may_read_is_said(file: Path, mode: int, told: list[str]) -> None:
+    file.chmod(mode)
+    with structlog.testing.capture_logs() as said:
+        assert joining.read(file) == JOINING
+    assert [line["mode"] for line in said if line["event"] == "join.readable_by_others"] == told
