@@ -78,7 +78,7 @@ def nats() -> Path:
     """The binary: from PATH, or as `make nats-cli` built it."""
     if (found := shutil.which("nats")) is not None:
         return Path(found)
-    if not CACHED.exists() and "FLOTILLA_NEEDS_NATS_CLI" not in os.environ:
+    if not CACHED.exists() and "NEEDS_NATS_CLI" not in os.environ:
         pytest.skip(f"no nats command line in PATH or at {CACHED}: `make nats-cli` builds it")
     return CACHED
 
