@@ -19,6 +19,7 @@ from msgspec import DecodeError
 
 from schemas import codec, subjects
 from schemas.beats import AgentBeat, ControlBeat, RouterBeat
+from schemas.documents import NodeInfo
 from schemas.ids import ControlId, NodeId, RouterId
 from services.control.damage import Reported
 from services.control.deciding.silence import PROBE_SECONDS, UNREACHABLE_SECONDS, Hearing
@@ -36,6 +37,8 @@ MOST_HEARD = 20_000
 """Agents, and routers, that are listened to at a time: anybody may beat under any name."""
 ECHO_SECONDS = 2.0
 """Without our own words coming back through NATS for so long: nobody else's could have come."""
+
+_INFO = ".info"
 
 T = TypeVar("T")
 
@@ -100,6 +103,20 @@ class Ears:
         self.routers = {key: told for key, told in self.routers.items() if _is_new(told[1], now)}
         self.controls = {key: told for key, told in self.controls.items() if _is_new(told[1], now)}
         self._followers.forget(self._agents.__contains__)
+
+    def folded(self, subject: str) -> None:
+        """The state has taken this in: is it a node that joins, its silence begins now."""
+        if subject.endswith(_INFO):
+            held = self._state().held(subject)
+            if held is not None and isinstance(held.document, NodeInfo):
+                info = held.document
+                self.hearing.joined(info.node, info.incarnation, monotonic())
+
+    def opened(self) -> None:
+        """The state was read anew."""
+        now = monotonic()
+        for held in self._state().infos.values():
+            self.hearing.joined(held.document.node, held.document.incarnation, now)
 
     def reports(self) -> list[Reported]:
         """What agents and routers said lately of the log that they follow."""

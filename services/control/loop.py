@@ -206,6 +206,7 @@ class Loop:
                 await asyncio.sleep(LOOK_SECONDS)
             else:
                 self.state, self._catalog = opened.state, CurrentCatalog()
+                self.ears.opened()
                 self.leadership.begin()
                 self._passes.begin()
                 routing = newest_routing(self.state)
@@ -237,6 +238,7 @@ class Loop:
             async with self._passes.state_rests:
                 for stored in batch:
                     self.state.apply(stored.sequence, stored.subject, stored.payload)
+                    self.ears.folded(stored.subject)
             self._newest = (batch[-1].sequence, batch[-1].stamp)
             now = monotonic()
             routing = max((s.sequence for s in batch if is_routing(s.subject)), default=0)

@@ -13,7 +13,7 @@ from services.control.deciding.current import Current
 from services.control.deciding.drafts import batches
 from services.control.deciding.pace import Pace, is_small, look
 from services.control.deciding.reconcile import Decision, decide
-from services.control.deciding.silence import Hearing, Silence
+from services.control.deciding.silence import Hearing
 from services.control.writing import Writing
 from services.fleet.state import FleetState
 
@@ -51,9 +51,9 @@ class Passes:
     async def make(self, current: Current) -> bool:
         """One pass. Whether all that was decided stands."""
         began = monotonic()
-        envelope, silence = self._writing.envelope(), self._hearing.measure(began)
-        seen = look(self._state(), current, silence)
-        decision = await self._decided(current, silence, envelope.now)
+        envelope = self._writing.envelope()
+        seen = look(self._state(), current, self._hearing.measure(began))
+        decision = await self._decided(current, envelope.now)
         ended = monotonic()
         self.wake_at = decision.wake_at
         self._pace.passed(seen, decision.wake_at, began, ended)
@@ -64,9 +64,11 @@ class Passes:
                 return False
         return True
 
-    async def _decided(self, current: Current, silence: Silence, now: float) -> Decision:
+    async def _decided(self, current: Current, now: float) -> Decision:
+        """Silence is measured with the state at rest: who has joined since would seem silent."""
         state, models = self._state(), None if current.refused else current.catalog.models
         if is_small(state):
-            return decide(state, models, silence, now)
+            return decide(state, models, self._hearing.measure(monotonic()), now)
         async with self.state_rests:
+            silence = self._hearing.measure(monotonic())
             return await asyncio.to_thread(decide, state, models, silence, now)

@@ -2,7 +2,8 @@
 
 Silence is never state: only the verdicts it leads to are (`verdicts.py`). It counts from when this
 process could hear: NATS connected, and its own loop not stalled. After either, hearing begins anew
-and everybody's silence with it (L3).
+and everybody's silence with it (L3). Who was not heard since is not silent for longer than this
+process has known of it, either: a node that joins says first what it is, and beats then.
 """
 
 from collections.abc import Mapping
@@ -26,6 +27,8 @@ class Silence(Struct, frozen=True, kw_only=True):
     """How long this process has been able to hear; 0: it cannot."""
     nodes: Mapping[NodeId, float] = {}
     """Seconds since each node was heard; absent: not since hearing began."""
+    joined: Mapping[NodeId, float] = {}
+    """Seconds since this process read what a node says of itself, where it was not heard since."""
     unanswered: frozenset[NodeId] = frozenset()
     """Nodes whose last direct probe, sent since they fell silent, failed."""
     routers: Mapping[RouterId, int] = {}
@@ -41,7 +44,10 @@ class Silence(Struct, frozen=True, kw_only=True):
 
     def of(self, node: NodeId) -> float:
         """Seconds for which the node could have been heard and was not."""
-        return self.nodes.get(node, self.hearing_seconds)
+        heard = self.nodes.get(node)
+        if heard is not None:
+            return heard
+        return min(self.hearing_seconds, self.joined.get(node, self.hearing_seconds))
 
     @property
     def routers_known(self) -> bool:
@@ -66,6 +72,8 @@ class Hearing:
         self._since: float | None = None
         self._last_turn: float | None = None
         self._nodes: dict[NodeId, float] = {}
+        self._joined: dict[NodeId, tuple[str, float]] = {}
+        """Nodes that were not heard since: the start of the agent that joined, and when."""
         self._routers: dict[tuple[RouterId, str], _Router] = {}
         """By name and incarnation: a second process of the same name also routes."""
         self._unanswered: dict[NodeId, float] = {}
@@ -89,12 +97,19 @@ class Hearing:
     def _forget(self) -> None:
         self._since = None
         self._nodes.clear()
+        self._joined.clear()
         self._routers.clear()
         self._unanswered.clear()
+
+    def joined(self, node: NodeId, incarnation: str, now: float) -> None:
+        """An agent's word of itself was folded, perhaps again: by now it could not have been heard."""
+        if node not in self._nodes and self._joined.get(node, ("", 0.0))[0] != incarnation:
+            self._joined[node] = incarnation, now
 
     def node(self, node: NodeId, now: float) -> None:
         """A beat of an agent."""
         self._nodes[node] = now
+        self._joined.pop(node, None)
         self._unanswered.pop(node, None)
 
     def router(self, router: RouterId, incarnation: str, applied: int, now: float) -> None:
@@ -127,6 +142,7 @@ class Hearing:
         return Silence(
             hearing_seconds=now - self._since,
             nodes={node: now - heard for node, heard in self._nodes.items()},
+            joined={node: now - joined for node, (_, joined) in self._joined.items()},
             unanswered=frozenset(self._unanswered),
             routers=self._applied(now),
             unreachable_after=self._unreachable_after,

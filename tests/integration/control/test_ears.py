@@ -66,3 +66,15 @@ async def test_hears_two_routers_of_one_name(connection: Connection) -> None:
         await eventually(heard, "the slower one counts")
         told = {beat.incarnation: beat.damaged for beat, _ in ears.routers.values()}
         assert told == {"fast": "", "slow": "another log"}
+
+
+# spec: R4
+async def test_the_silence_of_a_node_begins_when_it_joins(connection: Connection) -> None:
+    async with ears_on(connection) as ears:
+
+        async def is_silent() -> bool:
+            return ears.hearing.measure(monotonic()).of(NODE) > 0.3
+
+        await eventually(is_silent, "it is silent since hearing began")
+        ears.folded(subjects.node_info(NODE))
+        assert ears.hearing.measure(monotonic()).of(NODE) < 0.3

@@ -12,7 +12,8 @@ from schemas.documents import ControlBrake, Gone, NodeVerdict
 from schemas.ids import EventId, NodeId
 from services.control.deciding.brake import Fleet as Counts
 from services.control.deciding.brake import is_on, look, muster
-from tests.builders import NOW, a_model, a_node, at
+from services.control.deciding.silence import Silence
+from tests.builders import NOW, Script, a_model, a_node, at
 from tests.support.deciding import Fleet
 from tests.support.examples import examples
 
@@ -408,3 +409,13 @@ def test_it_always_ends_a_minute_after_all_are_back(nodes: int, told: list[Silen
     live(fleet, 62)
     assert not is_on(fleet.state)
     assert set(conditions(fleet)) <= {"alive"}
+
+
+# spec: R4
+def test_nodes_that_join_together_engage_nothing() -> None:
+    script = Script(*(a_node(name) for name in names(1, 4)))
+    nodes = {NodeId(name): 1.2 for name in names(1, 4)}
+    joining = Silence(hearing_seconds=1000.0, joined=nodes)
+    assert look(script.state, joining, NOW).fleet == Counts(4, 0)
+    dead = Silence(hearing_seconds=1000.0, joined=dict.fromkeys(nodes, 5.0))
+    assert look(script.state, dead, NOW).on

@@ -49,6 +49,32 @@ def test_hearing_begins_anew_after_a_stall_of_this_process() -> None:
     assert hearing.measure(160.5).of(NODE) == 0.5
 
 
+# spec: R4
+def test_who_joins_is_silent_since_it_joined() -> None:
+    hearing = hearing_from(100.0)
+    hearing.joined(NODE, "i", 160.0)
+    assert hearing.measure(161.0).of(NODE) == 1.0
+    hearing.joined(NODE, "i", 164.0)  # It says more of itself, and is still not heard.
+    assert hearing.measure(165.0).of(NODE) == 5.0
+    hearing.joined(NODE, "another start", 166.0)
+    assert hearing.measure(167.0).of(NODE) == 1.0
+
+
+# spec: L3
+def test_who_joined_before_hearing_began_is_silent_since_hearing_began() -> None:
+    hearing = Hearing()
+    hearing.joined(NODE, "i", 60.0)
+    hearing.turn(100.0, connected=True)
+    assert hearing.measure(104.0).of(NODE) == 4.0
+
+
+def test_what_an_agent_says_of_itself_is_no_beat() -> None:
+    hearing = hearing_from(100.0)
+    hearing.node(NODE, 100.0)
+    hearing.joined(NODE, "i", 104.0)
+    assert hearing.measure(106.0).of(NODE) == 6.0
+
+
 def test_a_router_counts_for_five_seconds_after_its_beat() -> None:
     hearing = hearing_from(100.0)
     hearing.router(ROUTER, "i", 42, 100.0)

@@ -117,3 +117,13 @@ def test_a_verdict_says_since_when_its_node_is_silent() -> None:
     assert (first.since, first.silent_since) == (at(100), at(92))
     assert judged(60.0, first).silent_since == at(92)
     assert judged(0.5, first).silent_since is None
+
+
+# spec: R2
+def test_a_node_that_joins_is_alive_before_its_first_beat() -> None:
+    joined = Silence(hearing_seconds=1000.0, joined={NODE: 1.2})
+    first = judge(NODE, None, joined, (0.0,), needs_probe=False, now=NOW)
+    assert first.condition == "alive"
+    assert next_change(NODE, joined, ()) == 3.8
+    never = Silence(hearing_seconds=1000.0, joined={NODE: 5.0})
+    assert judge(NODE, first, never, (), needs_probe=False, now=NOW).condition == "unreachable"
