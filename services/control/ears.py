@@ -3,7 +3,8 @@
 Silence counts only while control hears its own voice: it says a word to itself through NATS at every
 turn, leading or not, and a server that is frozen lets nothing through, the link still standing.
 
-Beats are core NATS: each may be lost, none is stored. An agent counts as heard only when the beat is
+Beats are core NATS: each may be lost, none is stored, and none is believed but under the subject of the
+sender that it names. An agent counts as heard only when the beat is
 of the incarnation that last described the node: not a stranger with its name, and not an agent that
 has not written yet what it found.
 """
@@ -12,12 +13,8 @@ import asyncio
 import secrets
 from collections.abc import Callable
 from time import monotonic
-from typing import TypeVar
 
-import structlog
-from msgspec import DecodeError
-
-from schemas import codec, subjects
+from schemas import subjects
 from schemas.beats import AgentBeat, ControlBeat, RouterBeat
 from schemas.documents import NodeInfo
 from schemas.ids import ControlId, NodeId, RouterId
@@ -27,6 +24,7 @@ from services.control.followers import Followers
 from services.fleet.state import FleetState
 from services.log.connect import Connection
 from services.log.message import Message
+from services.log.spoken import Spoken
 
 TURN_SECONDS = 0.5
 PROBE_TIMEOUT_SECONDS = 2.0
@@ -39,10 +37,6 @@ ECHO_SECONDS = 2.0
 """Without our own words coming back through NATS for so long: nobody else's could have come."""
 
 _INFO = ".info"
-
-T = TypeVar("T")
-
-log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 
 class Ears:
@@ -57,6 +51,7 @@ class Ears:
         unreachable_after: float | None = UNREACHABLE_SECONDS,
     ) -> None:
         self.hearing = Hearing(unreachable_after)
+        self.spoken = Spoken()
         self.routers: dict[tuple[RouterId, str], tuple[RouterBeat, float]] = {}
         """The last beat of each start of each router, and when it came. Old ones are forgotten."""
         self.controls: dict[tuple[ControlId, str], tuple[ControlBeat, float]] = {}
@@ -138,7 +133,7 @@ class Ears:
         return [beat for beat, at in self._agents.values() if _is_new(at, now)]
 
     def _on_agent(self, message: Message) -> None:
-        beat = _decoded(message, AgentBeat)
+        beat = self.spoken.read(message, AgentBeat, lambda beat: subjects.agent_beat(beat.node))
         if beat is None:
             return
         if beat.node not in self._agents and len(self._agents) >= MOST_HEARD:
@@ -153,7 +148,7 @@ class Ears:
             self.hearing.node(beat.node, now)
 
     def _on_router(self, message: Message) -> None:
-        beat = _decoded(message, RouterBeat)
+        beat = self.spoken.read(message, RouterBeat, lambda beat: subjects.router_beat(beat.router))
         if beat is None:
             return
         key = beat.router, beat.incarnation
@@ -166,7 +161,9 @@ class Ears:
         self.hearing.router(beat.router, beat.incarnation, beat.applied, now)
 
     def _on_control_beat(self, message: Message) -> None:
-        beat = _decoded(message, ControlBeat)
+        beat = self.spoken.read(
+            message, ControlBeat, lambda beat: subjects.control_beat(beat.control)
+        )
         if beat is None:
             return
         key = beat.control, beat.incarnation
@@ -199,15 +196,6 @@ class Ears:
 
 def _is_new(at: float, now: float) -> bool:
     return now - at < REPORT_SECONDS
-
-
-def _decoded(message: Message, kind: type[T]) -> T | None:
-    """A beat that cannot be read is no beat."""
-    try:
-        return codec.decode(message.payload, kind)
-    except DecodeError as error:
-        log.warning("beat.unreadable", subject=message.subject, reason=str(error))
-        return None
 
 
 async def answers(address: str) -> bool:

@@ -132,7 +132,8 @@ class Logged:
             beat = codec.decode(message.payload, RouterBeat)
         except msgspec.DecodeError:
             return
-        self._namesakes.heard(beat.incarnation, self._router.clock.monotonic())
+        if beat.router == self._router.name:
+            self._namesakes.heard(beat.incarnation, self._router.clock.monotonic())
 
     async def _watch_name(self) -> None:
         """Say when another comes, and report anew when it has gone."""

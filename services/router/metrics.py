@@ -102,6 +102,7 @@ class _StandingCollector(Collector):
         figures = {
             "connected": ("1: a link to NATS stands", float(now.connected)),
             "nats_denials": ("Times that NATS denied something", now.denials),
+            "beats_dropped": ("Beats and load figures not believed", now.beats_dropped),
             "log_damaged": ("1: the log is not the one followed before", float(bool(now.damage))),
             "name_in_use": (
                 "1: another router runs under the same name",

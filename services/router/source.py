@@ -24,6 +24,8 @@ class Standing(Struct, frozen=True, kw_only=True):
     """Why NATS is not of full use."""
     denials: int = 0
     """Times that NATS denied something."""
+    beats_dropped: int = 0
+    """Beats and load figures that were not believed."""
     namesakes: tuple[str, ...] = ()
     """Incarnations of other routers that run under the same name."""
 

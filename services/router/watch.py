@@ -26,6 +26,7 @@ from services.log.connect import Connection
 from services.log.follow import Follower
 from services.log.identity import Trust
 from services.log.message import Message
+from services.log.spoken import Spoken
 from services.log.stored import Stored
 from services.router import disk
 from services.router.endpoints import Table
@@ -64,6 +65,7 @@ class Watch:
         self._trust = Trust(connection, None, self._turn)
         self._kept = self._trust.seen
         """As it stands in the disk copy."""
+        self._spoken = Spoken()
         self._follower: Follower | None = None
         self._current = False
         """The follower has read everything at least once."""
@@ -99,6 +101,7 @@ class Watch:
             damage=self._trust.damage,
             refused=self._routing.refused,
             unreadable=self._routing.unreadable,
+            beats_dropped=self._spoken.dropped,
         )
 
     @property
@@ -238,9 +241,8 @@ class Watch:
             await self._connection.publish(subjects.router_beat(self._router), codec.encode(beat))
 
     def _on_control_beat(self, message: Message) -> None:
-        try:
-            beat = codec.decode(message.payload, ControlBeat)
-        except msgspec.DecodeError:
+        beat = self._spoken.read(message, ControlBeat, lambda b: subjects.control_beat(b.control))
+        if beat is None:
             return
         if self.log_id is None:
             return
@@ -262,11 +264,9 @@ class Watch:
             self._follower.resync()
 
     def _on_load(self, message: Message) -> None:
-        try:
-            load = codec.decode(message.payload, NodeLoad)
-        except msgspec.DecodeError:
-            return
-        self._table.loaded(load.engines, self._clock.monotonic())
+        load = self._spoken.read(message, NodeLoad, lambda load: subjects.load(load.node))
+        if load is not None:
+            self._table.loaded(load.engines, self._clock.monotonic())
 
     # Disk.
 

@@ -20,6 +20,7 @@ class ControlMetrics(Collector):
         yield _gauge("leading", "1: this control decides.", loop.leading)
         yield _gauge("log_damaged", "1: the log is not the one known.", loop.damage is not None)
         yield _counter("nats_denials", "Times NATS denied something.", loop.connection.denials)
+        yield _counter("beats_dropped", "Beats not believed.", loop.ears.spoken.dropped)
         yield _gauge("log_sequence", "LOG sequence applied.", loop.state.sequence)
         yield _gauge("fence_sequence", "LOG sequence of the epoch.", loop.state.fence)
         yield _counter("turns", "Passes over the fleet.", tally.turns)

@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 from time import monotonic
 
 from schemas import codec, subjects
-from schemas.beats import AgentBeat, RouterBeat
-from schemas.ids import RouterId
+from schemas.beats import AgentBeat, ControlBeat, RouterBeat
+from schemas.ids import ControlId, NodeId, RouterId
 from services.control.ears import Ears
 from services.control.followers import Followers
 from services.log.connect import Connection
@@ -51,6 +51,41 @@ async def test_hears_why_an_agent_acts_on_nothing(connection: Connection) -> Non
             return ears.damaged_agents() == {NODE: "another log"}
 
         await eventually(heard, "the beat is heard")
+
+
+async def test_believes_nobody_who_speaks_for_another(connection: Connection) -> None:
+    """NATS pins the subject; what a beat says in another's name is nothing."""
+    other = NodeId("node-2")
+    ghost = AgentBeat(node=other, incarnation="agent-1", log=None, highest=0, assignment=0)
+    named = AgentBeat(node=NODE, incarnation="agent-1", log=LOG_ID, highest=1, assignment=0)
+    router = a_router_beat("one", 42)
+    control = ControlBeat(
+        control=ControlId("c"), incarnation="1", epoch=1, log=LOG_ID, head=9, routing=9
+    )
+    false = (
+        (subjects.agent_beat(NODE), ghost),
+        (subjects.router_beat(RouterId("router-2")), router),
+        (subjects.control_beat(ControlId("d")), control),
+        (subjects.agent_beat(NODE), "nonsense"),
+    )
+    async with ears_on(connection) as ears:
+        await eventually(lambda: _heard(connection, ears, named), "a true beat is heard")
+        for subject, said in false * 2:
+            await connection.publish(subject, codec.encode(said))
+
+        async def dropped() -> bool:
+            return ears.spoken.dropped == 2 * len(false)
+
+        await eventually(dropped, "all that is false is dropped")
+        assert [beat.node for beat in ears.agents()] == [NODE]
+        assert [report.who for report in ears.reports()] == [f"agent {NODE}"]
+        assert (ears.routers, ears.controls) == ({}, {})
+        assert ears.hearing.measure(monotonic()).routers == {}
+
+
+async def _heard(connection: Connection, ears: Ears, beat: AgentBeat) -> bool:
+    await connection.publish(subjects.agent_beat(beat.node), codec.encode(beat))
+    return bool(ears.agents())
 
 
 # spec: R7

@@ -494,6 +494,12 @@ async def test_figures_of_agents_reach_the_table(
             node=NodeId("n"), engines={ReplicaId("tiny-0-1"): EngineLoad(running=2, waiting=1)}
         )
         await leader.connection.publish(subjects.load(NodeId("n")), b"nonsense")
+        foreign = NodeLoad(
+            node=NodeId("n"), engines={ReplicaId("tiny-0-1"): EngineLoad(running=99)}
+        )
+        await leader.connection.publish(subjects.load(NodeId("m")), codec.encode(foreign))
+        await eventually(lambda: router.standing.beats_dropped == 2)
+        assert live.figures is None
         await leader.connection.publish(subjects.load(NodeId("n")), codec.encode(load))
         await eventually(lambda: live.figures is not None)
         assert live.figures is not None
