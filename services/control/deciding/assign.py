@@ -125,12 +125,12 @@ def _by_replica(shard: AssignedShard) -> ReplicaId:
 def _write(turn: Turn, node: NodeId, shards: list[AssignedShard]) -> None:
     if is_unknown_node(turn.state, node):
         return
-    document = Assignment(node=node, shards=tuple(shards))
     held = turn.state.assignment(node)
-    same = held is not None and held.document == document
+    same = held is not None and held.document.shards == tuple(shards)
     subject = subjects.assignment(node)
     if same and subject not in turn.state.unreadable:
         return
+    document = Assignment(node=node, shards=tuple(shards))
     old = () if held is None else held.document.shards
     added = [shard.cause for shard in shards if shard not in old]
     turn.drafts.put(

@@ -11,6 +11,8 @@ starts under way there, id. A gang takes whole nodes of the one fabric that has 
 """
 
 from collections.abc import Iterable, Sequence
+from heapq import nsmallest
+from itertools import chain, islice
 
 from schemas.catalog import GpuNeed, Model
 from schemas.documents import Card
@@ -41,14 +43,15 @@ CARD_RESERVE = 0.08
 def place(model: Model, candidates: Sequence[Candidate]) -> Placed | Unplaceable:
     """The best place for one more replica of the model. Ties go to the lower node id."""
     answers = explain(model, candidates)
-    fitting = sorted(
+    fitting = nsmallest(
+        model.profile.nodes,
         (found for found in answers.values() if isinstance(found, Fits)),
         key=lambda found: (found.order, found.shape.node),
     )
     if not fitting:
         refusals = {n: answer for n, answer in answers.items() if not isinstance(answer, Fits)}
         return Unplaceable(refusals)
-    return Placed(tuple(found.shape for found in fitting[: model.profile.nodes]))
+    return Placed(tuple(found.shape for found in fitting))
 
 
 def explain(model: Model, candidates: Iterable[Candidate]) -> dict[NodeId, Fits | Refusal]:
@@ -103,12 +106,14 @@ def _gpu(model: Model, need: GpuNeed, candidate: Candidate) -> Fits | Refusal:
     usable = _usable(need, of_class, candidate.held)
     if len(usable) < need.count:
         return _too_few(need, of_class, candidate.held, len(usable))
-    usable.sort(key=lambda card: card.health == "degraded")  # Stable: the node's own order else.
+    degraded = [card for card in usable if card.health == "degraded"]
+    if degraded:  # Last, the node's own order else.
+        usable = [card for card in usable if card.health != "degraded"] + degraded
     taken = usable[: need.count]
     order = (
         int(not candidate.held),
         int(is_whole(candidate)),
-        sum(card.health == "degraded" for card in taken),
+        max(0, need.count + len(degraded) - len(usable)),
         len(usable) - need.count,
         candidate.models.get(model.name, 0),
         candidate.starts,
@@ -164,9 +169,7 @@ def _cpu(model: Model, candidate: Candidate) -> Fits | Refusal:
 def free_ports(candidate: Candidate, wanted: int, after: int | None = None) -> list[int]:
     """The first free ports of the node's range; behind `after`, coming round at the end."""
     first, last = candidate.ports
-    ports = list(range(first, last + 1))
+    ports: Iterable[int] = range(first, last + 1)
     if after is not None and first <= after <= last:
-        cut = after - first + 1
-        ports = ports[cut:] + ports[: cut - 1]
-    free = (port for port in ports if port not in candidate.ports_used)
-    return [port for port, _ in zip(free, range(wanted), strict=False)]
+        ports = chain(range(after + 1, last + 1), range(first, after))
+    return list(islice((port for port in ports if port not in candidate.ports_used), wanted))

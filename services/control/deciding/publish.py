@@ -6,7 +6,7 @@ go into one document, cut by a stable hash; a model's documents are written in o
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from schemas import subjects
 from schemas.documents import Endpoint, EndpointShard, Gone
@@ -32,13 +32,9 @@ def publish(turn: Turn) -> None:
 def _publish(turn: Turn, model: ModelName, before: dict[int, Held[EndpointShard]]) -> None:
     left = [s for s in turn.standings.get(model, []) if not s.gone]
     old = {e.replica: e for held in before.values() for e in held.document.endpoints}
-    endpoints = [
-        endpoint
-        for standing in left
-        if (endpoint := _endpoint(turn, standing, old) or _kept(turn, standing, old)) is not None
-    ]
-    if _is_published(turn, endpoints, before, old):
-        return
+    endpoints, changed = _endpoints(turn, left, old)
+    if endpoints and not changed and not turn.state.unreadable and _is_whole(before):
+        return  # The rule: then nothing need be cut and compared.
     vanished = turn.models is not None and model not in turn.models and not left
     if vanished or (not endpoints and not before):
         wanted: list[EndpointShard] = []
@@ -73,31 +69,35 @@ def _publish(turn: Turn, model: ModelName, before: dict[int, Held[EndpointShard]
         first = False
 
 
-def _is_published(
-    turn: Turn,
-    endpoints: Sequence[Endpoint],
-    before: Mapping[int, Held[EndpointShard]],
-    old: Mapping[ReplicaId, Endpoint],
-) -> bool:
-    """Nothing changed, which is the rule: then nothing need be cut and compared."""
-    return (
-        bool(endpoints)
-        and not turn.state.unreadable
-        and len(endpoints) == len(old)
-        and all(endpoint is old.get(endpoint.replica) for endpoint in endpoints)
-        and sorted(before) == list(range(len(before)))
-        and all(held.document.shards == len(before) for held in before.values())
+def _endpoints(
+    turn: Turn, standings: Iterable[Standing], old: Mapping[ReplicaId, Endpoint]
+) -> tuple[list[Endpoint], bool]:
+    """Those that are to stand, and whether they are others than those that do."""
+    found: list[Endpoint] = []
+    changed = False
+    for standing in standings:
+        published = old.get(standing.id)
+        endpoint = _endpoint(turn, standing, published) or _kept(turn, standing, published)
+        if endpoint is not None:
+            found.append(endpoint)
+            changed = changed or endpoint is not published
+    return found, changed or len(found) != len(old)
+
+
+def _is_whole(before: Mapping[int, Held[EndpointShard]]) -> bool:
+    """The documents are those of one cut."""
+    return sorted(before) == list(range(len(before))) and all(
+        held.document.shards == len(before) for held in before.values()
     )
 
 
-def _kept(turn: Turn, standing: Standing, old: Mapping[ReplicaId, Endpoint]) -> Endpoint | None:
+def _kept(turn: Turn, standing: Standing, published: Endpoint | None) -> Endpoint | None:
     """What was published of a replica, while a node of it is not known."""
     nodes = [plan.node for plan in standing.document.shards]
-    unknown = any(is_unknown_node(turn.state, node) for node in nodes)
-    return old.get(standing.id) if unknown else None
+    return published if any(is_unknown_node(turn.state, node) for node in nodes) else None
 
 
-def _endpoint(turn: Turn, standing: Standing, old: Mapping[ReplicaId, Endpoint]) -> Endpoint | None:
+def _endpoint(turn: Turn, standing: Standing, published: Endpoint | None) -> Endpoint | None:
     """The very endpoint that is published, if it still says what is so."""
     head = standing.head
     if head is None or not standing.serving:
@@ -117,7 +117,6 @@ def _endpoint(turn: Turn, standing: Standing, old: Mapping[ReplicaId, Endpoint])
         unrouted=replica.goal != "run",
         last_choice=not standing.alive,
     )
-    published = old.get(replica.id)
     return published if published == found else found
 
 
