@@ -3,7 +3,13 @@
 What counts as damage (`services.fleet.damage` has the rule, `services.log.identity` the questions,
 this file what control alone can compare): LOG or STATE is
 gone, another log id, a head below what this control or any beating agent or router has seen, STATE
-ahead of LOG or of another log id, an unreadable genesis. Then nothing is decided and nothing written,
+ahead of LOG or of another log id, an unreadable genesis.
+
+What one program alone says of the log is its own trouble where this control knows better: it had
+followed this log before (`Seen.proven`), and all of that still stands. It is damage once two programs say
+the same, or most of those that beat contradict. A control that knows no better believes anybody.
+
+Then nothing is decided and nothing written,
 also into a new log: what runs goes on, what is known is served, and `status` says what was found.
 """
 
@@ -103,7 +109,7 @@ def judge(
     if found.head < applied:
         return f"LOG ends at {found.head}, STATE goes to {applied}"
     whole = replace(found, genesis=found.genesis or in_state)
-    return damage(whole) or _reported(whole.genesis, found.head, reports)
+    return damage(whole) or _believed(whole, list(reports))
 
 
 def _contradict(in_log: Genesis | None, in_state: Genesis | None) -> bool:
@@ -117,17 +123,62 @@ def _id(genesis: Genesis | None) -> str:
     return "" if genesis is None else genesis.log_id
 
 
-def _reported(genesis: Genesis | None, head: int, reports: Iterable[Reported]) -> str | None:
-    for report in sorted(reports, key=lambda report: report.who):
-        if report.log is None:
-            continue
-        if genesis is None:
-            return f"{report.who} follows log {report.log}, here is none"
-        if report.log != genesis.log_id and not genesis.succeeds(report.log):
-            return f"{report.who} follows log {report.log}, this is {genesis.log_id}"
-        if report.log == genesis.log_id and report.highest > head:
-            return f"LOG ends at {head}, but {report.who} has seen {report.highest}"
-    return None
+class _Claim(Struct, frozen=True):
+    """What contradicts the log that is there."""
+
+    text: str
+    log: LogId
+    """Two that name the same one say the same."""
+
+
+def _believed(whole: Found, reports: list[Reported]) -> str | None:
+    """What of the reports is damage."""
+    claims = _claims(whole.genesis, whole.head, reports)
+    if not claims or (_knows(whole) and not _proves(claims, reports)):
+        return None
+    return claims[0].text
+
+
+def doubted(found: Found, state: FleetState, reports: Iterable[Reported]) -> tuple[str, ...]:
+    """What programs say of a log that is judged sound, against what this control knows of it."""
+    held = state.genesis.get(())
+    genesis = found.genesis or (None if held is None else held.document)
+    claims = _claims(genesis, found.head, reports)
+    return tuple(f"{claim.text}: not believed, nobody else says so" for claim in claims)
+
+
+def _knows(whole: Found) -> bool:
+    """Whether this control had followed the log before, and not only since it is as it is now."""
+    seen, genesis = whole.seen, whole.genesis
+    return seen is not None and seen.proven and genesis is not None and seen.log == genesis.log_id
+
+
+def _proves(claims: list[_Claim], reports: list[Reported]) -> bool:
+    said = [claim.log for claim in claims]
+    follow = sum(report.log is not None for report in reports)
+    return len(set(said)) < len(said) or 2 * len(said) > follow
+
+
+def _claims(genesis: Genesis | None, head: int, reports: Iterable[Reported]) -> list[_Claim]:
+    told = [
+        (_contradiction(genesis, head, report), report.log)
+        for report in sorted(reports, key=lambda report: report.who)
+    ]
+    return [_Claim(text, log_id) for text, log_id in told if text and log_id is not None]
+
+
+def _contradiction(genesis: Genesis | None, head: int, report: Reported) -> str:
+    """Empty: there is none."""
+    if report.log is None:
+        return ""
+    if genesis is None:
+        return f"{report.who} follows log {report.log}, here is none"
+    if report.log == genesis.log_id:
+        beyond = f"LOG ends at {head}, but {report.who} has seen {report.highest}"
+        return beyond if report.highest > head else ""
+    if genesis.succeeds(report.log):
+        return ""
+    return f"{report.who} follows log {report.log}, this is {genesis.log_id}"
 
 
 def describe(reason: str, since: str, found: Found) -> Damage:

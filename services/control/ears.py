@@ -4,9 +4,9 @@ Silence counts only while control hears its own voice: it says a word to itself 
 turn, leading or not, and a server that is frozen lets nothing through, the link still standing.
 
 Beats are core NATS: each may be lost, none is stored, and none is believed but under the subject of the
-sender that it names. An agent counts as heard only when the beat is
-of the incarnation that last described the node: not a stranger with its name, and not an agent that
-has not written yet what it found.
+sender that it names. An agent counts as heard only when the beat is of the incarnation that last
+described the node: not a stranger with its name, and not an agent that has not written yet what it
+found.
 """
 
 import asyncio

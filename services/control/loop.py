@@ -24,6 +24,7 @@ from contextlib import suppress
 from time import monotonic, time  # noqa: TID251 - `time` for display before there is a log.
 
 import structlog
+from msgspec.structs import replace
 
 from schemas import codec, subjects
 from schemas.beats import ControlBeat
@@ -37,7 +38,7 @@ from services.control.commanding.moment import Moment, Plan
 from services.control.damage import SeenFile
 from services.control.deciding.current import Current, CurrentCatalog
 from services.control.deciding.silence import UNREACHABLE_SECONDS
-from services.control.ears import Ears
+from services.control.ears import REPORT_SECONDS, Ears
 from services.control.followers import Followers
 from services.control.leader import Leadership
 from services.control.opening import Damaged, Opened, Opener
@@ -61,6 +62,8 @@ from services.log.tail import Tail
 
 BEAT_SECONDS = 1.0
 LOOK_SECONDS = 2.0
+PROVEN_SECONDS = REPORT_SECONDS + 2 * LOOK_SECONDS
+"""Everybody who beats was heard and judged by: a log that is followed then is the one known."""
 RETRY_SECONDS = 0.2
 STANDBY_SECONDS = 0.2
 """Between two looks of a standby whether it is time to claim."""
@@ -287,9 +290,13 @@ class Loop:
 
     def _seen_now(self, log_id: LogId) -> Seen:
         before, highest = self._seen.seen, self.state.sequence
+        knew = before is not None and before.log == log_id and before.proven
+        hearing = self.ears.hearing.measure(monotonic()).hearing_seconds
+        proven = knew or hearing >= PROVEN_SECONDS
         if before is not None and (before.log, before.highest) == (log_id, highest):
-            return before
-        return Seen(log_id, highest, self._newest[1] if self._newest[0] == highest else 0.0)
+            return replace(before, proven=proven)
+        stamp = self._newest[1] if self._newest[0] == highest else 0.0
+        return Seen(log_id, highest, stamp, proven=proven)
 
     async def _sleep(self) -> None:
         seconds = self._tick_seconds if self.leading else STANDBY_SECONDS

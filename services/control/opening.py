@@ -17,7 +17,7 @@ from schemas import codec, subjects
 from schemas.documents import Genesis
 from schemas.ids import ControlId, EventId, LogId
 from schemas.recovery import Damage
-from services.control.damage import Reported, SeenFile, describe, judge
+from services.control.damage import Reported, SeenFile, describe, doubted, judge
 from services.control.leader import Leadership
 from services.control.seal import Envelope
 from services.fleet.damage import Found
@@ -73,6 +73,8 @@ class Opener:
         self.warnings: tuple[str, ...] = ()
         self.past: tuple[str, ...] = ()
         """What is missing of the history, for `status` too."""
+        self.doubted: tuple[str, ...] = ()
+        """What others say of the log and is not believed."""
         self.last_read = FleetState()
         """What STATE held at the last try, damaged or not."""
         self._connection = connection
@@ -93,6 +95,7 @@ class Opener:
         state = self.last_read = await self._read_state()
         found = await look(self._connection, seen)
         self._judge(found, judge(found, state, state.sequence, reports))
+        self.doubted = doubted(found, state, reports)
         self.past = await self._purged(state)
         newest = await streams.newest(self._connection)
         if state.log_id is None and found.genesis is None:
@@ -105,6 +108,7 @@ class Opener:
         seen, applied, reports = self._seen.seen, state.sequence, self._reports()
         found = await look(self._connection, seen)
         self._judge(found, judge(found, state, applied, reports))
+        self.doubted = doubted(found, state, reports)
         self.past = await self._purged(state)
 
     async def _purged(self, state: FleetState) -> tuple[str, ...]:

@@ -23,6 +23,8 @@ class Seen(Struct, frozen=True):
     """When LOG stored what stands at `highest`, in seconds; 0.0: not known."""
     obeyed: int = 0
     """LOG sequence of the assignment that an agent obeyed last: it never goes back to an older one."""
+    proven: bool = False
+    """Control followed it for long while it heard others, and nobody contradicted."""
 
 
 def read_seen(content: bytes | None) -> Seen | None:

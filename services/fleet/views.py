@@ -62,6 +62,8 @@ class Live(Struct, frozen=True, kw_only=True):
     agents: AgentsFollowing = AgentsFollowing()
     damaged_agents: Mapping[NodeId, str] = {}
     """Why an agent acts on no assignment, where it says so."""
+    doubted: tuple[str, ...] = ()
+    """What programs say of the log and is not believed."""
     warnings: tuple[str, ...] = ()
     catalog_refused: str = ""
     """Why the catalog in the log is refused by this version; empty: it is not."""
@@ -88,6 +90,7 @@ def status(state: FleetState, catalog: Catalog, live: Live) -> Status:
         replicas=_count(row.phase for row in replica_rows),
         attention=(
             *brake_attention(brake),
+            *live.doubted,
             *_unread_attention(state),
             *_models_attention(model_rows),
             *_nodes_attention(node_rows),

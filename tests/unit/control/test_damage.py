@@ -1,8 +1,9 @@
+import pytest
 from msgspec.structs import replace
 
 from schemas import subjects
 from schemas.ids import LogId
-from services.control.damage import Reported, judge
+from services.control.damage import Reported, doubted, judge
 from services.fleet.damage import Found, Seen
 from services.fleet.state import FleetState
 from tests.builders import LOG_ID, Script, a_genesis, an_event
@@ -59,6 +60,49 @@ def test_what_others_have_seen_of_the_log_counts_too() -> None:
     assert "agent a" in beyond
     assert judge(HERE, state, 1, [Reported("router r", OTHER, 1)]) is not None
     assert judge(Found(None, 0), FleetState(), 0, [Reported("agent a", OTHER, 1)]) is not None
+
+
+KNOWN = replace(HERE, seen=Seen(LOG_ID, 48, proven=True))
+HONEST = [Reported("agent a", LOG_ID, 50), Reported("router r", LOG_ID, 12)]
+FOREIGN = Reported("agent x", OTHER, 1)
+BEYOND = Reported("agent x", LOG_ID, 99_999_999)
+
+
+@pytest.mark.parametrize("lie", [FOREIGN, BEYOND])
+def test_one_that_contradicts_what_this_control_knows_is_the_one_in_trouble(lie: Reported) -> None:
+    state, reports = Script().state, [*HONEST, lie]
+    assert judge(KNOWN, state, 1, reports) is None
+    (line,) = doubted(KNOWN, state, reports)
+    assert "agent x" in line
+    assert doubted(KNOWN, state, HONEST) == ()
+
+
+@pytest.mark.parametrize("lie", [FOREIGN, BEYOND])
+@pytest.mark.parametrize(
+    "seen", [None, Seen(LOG_ID, 48), Seen(LOG_ID, 51, proven=True), Seen(OTHER, 1, proven=True)]
+)
+def test_who_does_not_know_better_believes_one(lie: Reported, seen: Seen | None) -> None:
+    found = replace(HERE, seen=seen)
+    assert judge(found, Script().state, 1, [*HONEST, lie]) is not None
+
+
+@pytest.mark.parametrize("lie", [FOREIGN, BEYOND])
+def test_what_two_say_is_damage(lie: Reported) -> None:
+    second = replace(lie, who="router s")
+    many = [replace(HONEST[0], who=f"agent {n}") for n in range(9)]
+    assert judge(KNOWN, Script().state, 1, [*many, lie, second]) is not None
+
+
+def test_two_that_say_different_things_prove_nothing() -> None:
+    third = Reported("router s", LogId("e" * 32), 1)
+    many = [*HONEST, Reported("agent b", LOG_ID, 3), Reported("agent c", None, 0)]
+    assert judge(KNOWN, Script().state, 1, [*many, FOREIGN, third]) is None
+
+
+def test_what_most_contradict_is_damage() -> None:
+    third = Reported("router s", LogId("e" * 32), 1)
+    assert judge(KNOWN, Script().state, 1, [HONEST[0], FOREIGN, third]) is not None
+    assert judge(KNOWN, Script().state, 1, [BEYOND, Reported("agent c", None, 0)]) is not None
 
 
 def test_a_follower_of_the_parent_is_on_its_way() -> None:
