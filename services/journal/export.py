@@ -58,7 +58,13 @@ class Export:
                 await self._begin(next_, until, found)
             self._folder.follow(found.genesis.log_id)
             next_ = await self._read(next_, until)
+        self._say_what_it_lacks()
         return self._folder.manifest.events - before
+
+    def _say_what_it_lacks(self) -> None:
+        held = self._folder.manifest
+        if held.segments and (lacks := held.lacks):
+            self._say(f"{self._folder.path} can be read, and not imported: {lacks}")
 
     def _check(self, found: Standing) -> None:
         held, log_id = self._folder.manifest, found.genesis.log_id
@@ -85,14 +91,18 @@ class Export:
         first = max(found.bounds.first, held.last + 1)
         if span.since is None:
             return first
-        wanted = await self._first_at(span.since)
-        if held.segments and wanted > held.last + 1:
+        wanted = max(found.bounds.first, await self._first_at(span.since))
+        if held.segments and not held.segments[0].first <= wanted <= held.last + 1:
             raise Failure(
                 Exit.REFUSED,
-                "gap",
-                f"{self._folder.path} ends at {held.last}, --since begins at {wanted}",
-                why="events between them would be missing",
-                steps=[f"flotilla journal export {self._folder.path}"],
+                "not_since",
+                f"{self._folder.path} holds {held.segments[0].first} to {held.last}, "
+                f"--since begins at {wanted}",
+                why="an export goes on where the last one ended, and fills in nothing before or between",
+                steps=[
+                    f"flotilla journal export {self._folder.path}",
+                    f"flotilla journal export ANOTHER-FOLDER --since {wanted}",
+                ],
             )
         return max(first, wanted)
 
@@ -116,9 +126,7 @@ class Export:
             self._folder.begin(found.genesis.log_id, Segment(first, None, whole=True), [])
             return
         base, documents = await self._base(first, until)
-        if base is None:
-            self._say("no state is kept from before --until: this can be read, and not imported")
-        else:
+        if base is not None:
             self._say(f"{base.documents} documents as of {base.sequence} are in {base.name}")
         segment = Segment(first, base, whole=base is not None)
         self._folder.begin(found.genesis.log_id, segment, documents)

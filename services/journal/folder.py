@@ -4,15 +4,19 @@ The files are gzip; each commit adds a member to the newest one, syncs it, and o
 manifest. What stands behind the size that the manifest names was cut off in mid-write: it is cut away
 when the next export begins.
 
-How it fails: a disk that refuses raises OSError; files that are not what the manifest says, Torn.
+How it fails: a disk that refuses raises OSError; files that are not what the manifest says, Torn;
+files named like ours that no manifest knows of, Failure.
 """
 
 import fcntl
+import hashlib
 import os
+import re
 import zlib
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 from msgspec import Struct
@@ -22,6 +26,7 @@ from schemas import codec
 from schemas.ids import LogId
 from services.journal.lines import decode, encode
 from services.log.stored import Stored
+from services.runtime.failure import Exit, Failure
 from services.runtime.files import read_if_there, write_atomically
 
 FORMAT = 1
@@ -31,6 +36,15 @@ _LEVEL = 6
 _READ_BYTES = 1 << 20
 _DAY = 10
 """Characters of a date."""
+_OURS = re.compile(r"(\d{4}-\d\d-\d\d|base-\d+)\.jsonl\.gz")
+
+
+class Hash(Protocol):
+    """Of lines, as they come."""
+
+    def update(self, data: bytes, /) -> None: ...
+
+    def hexdigest(self) -> str: ...
 
 
 class Torn(Exception):
@@ -43,6 +57,8 @@ class Base(Struct, frozen=True):
     name: str
     sequence: int
     documents: int
+    sha256: str = ""
+    """Of its lines, uncompressed; empty: not written yet."""
 
 
 class Segment(Struct, frozen=True):
@@ -64,6 +80,8 @@ class File(Struct, frozen=True):
     events: int
     size: int
     """Bytes that count."""
+    sha256: str
+    """Of the lines in them, uncompressed."""
 
 
 class Manifest(Struct, frozen=True):
@@ -85,6 +103,15 @@ class Manifest(Struct, frozen=True):
         """How many."""
         return sum(file.events for file in self.files)
 
+    @property
+    def lacks(self) -> str:
+        """Why the journal cannot be imported; empty: it can."""
+        segment = self.segments[-1]
+        if not segment.whole:
+            return f"it begins at {segment.first}, and no state is kept from before"
+        begins = segment.base.sequence if segment.base else segment.first
+        return "" if self.last >= begins else f"it was cut off at {self.last}, before {begins}"
+
 
 @contextmanager
 def writing(path: Path) -> Generator["Folder"]:
@@ -93,9 +120,25 @@ def writing(path: Path) -> Generator["Folder"]:
     lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _refuse_what_is_not_known(path)
         yield Folder(path)
     finally:
         os.close(lock)
+
+
+def _refuse_what_is_not_known(path: Path) -> None:
+    """An export begins its files anew where no manifest says what stands in them."""
+    if (path / MANIFEST).exists():
+        return
+    if found := sorted(each.name for each in path.iterdir() if _OURS.fullmatch(each.name)):
+        more = f" and {len(found) - 3} more" if len(found) > 3 else ""
+        raise Failure(
+            Exit.REFUSED,
+            "no_manifest",
+            f"{path} holds {', '.join(found[:3])}{more}, and no {MANIFEST} that knows of them",
+            why="an export would write over them",
+            steps=["flotilla journal export ANOTHER-FOLDER"],
+        )
 
 
 class Folder:
@@ -109,14 +152,22 @@ class Folder:
         self._pending: File | None = None
         self._member = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP)
         self._packed = bytearray()
+        self._hash: Hash = hashlib.sha256()
+        """Of the newest file's lines, those that were added among them."""
+        self._hashed = ""
+        """Which file that is; empty: it has not been read yet."""
 
     def begin(self, log_id: LogId, segment: Segment, documents: Sequence[Stored]) -> None:
         """Events from `segment.first` on come next. `documents`: those of its base."""
         self.commit()
-        if segment.base is not None:
+        self._note(self.manifest)  # No file of ours stands in a folder without one.
+        if (base := segment.base) is not None:
+            lines = b"".join(map(encode, documents))
             packed = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP)
-            content = b"".join(packed.compress(encode(document)) for document in documents)
-            write_atomically(self.path / segment.base.name, content + packed.flush())
+            content = packed.compress(lines) + packed.flush()
+            write_atomically(self.path / base.name, content)
+            base = replace(base, sha256=hashlib.sha256(lines).hexdigest())
+            segment = replace(segment, base=base)
         self._note(replace(self.manifest, segments=(*self.manifest.segments, segment)))
         self.follow(log_id)
 
@@ -126,17 +177,43 @@ class Folder:
             self._note(replace(self.manifest, logs=(*self.manifest.logs, log_id)))
 
     def add(self, stored: Stored) -> None:
-        """To its day; to the last one where the server's clock went back. Counts from `commit` on."""
+        """To its day; to the last one where the server's clock went back. Counts from `commit` on.
+
+        Raises Torn where the file that it goes to is not what was exported.
+        """
         day = max(self._day, codec.rfc3339(stored.stamp)[:_DAY])
         if day != self._day:
             self.commit()
             self._day = day
         if self._pending is None:
-            self._pending = File(f"{day}.jsonl.gz", stored.sequence, 0, 0, 0)
-        self._packed += self._member.compress(encode(stored))
+            self._pending = File(f"{day}.jsonl.gz", stored.sequence, 0, 0, 0, "")
+            self._go_on_hashing(self._pending.name)
+        line = encode(stored)
+        self._hash.update(line)
+        self._packed += self._member.compress(line)
         self._pending = replace(
             self._pending, last=stored.sequence, events=self._pending.events + 1
         )
+
+    def _go_on_hashing(self, name: str) -> None:
+        if name == self._hashed:
+            return
+        self._hash, self._hashed = hashlib.sha256(), name
+        for held in self.manifest.files:
+            if held.name == name:
+                self._hash = self._sum(held)
+
+    def _sum(self, file: File) -> Hash:
+        """Raises Torn."""
+        made = hashlib.sha256()
+        try:
+            for text in _unpacked(self.path / file.name, file.size):
+                made.update(text)
+        except (OSError, zlib.error, ValueError) as error:
+            raise Torn(f"{file.name} cannot be read: {error}") from error
+        if made.hexdigest() != file.sha256:
+            raise Torn(f"{file.name} does not hold what was exported")
+        return made
 
     def commit(self) -> None:
         """What was added counts once this returns."""
@@ -150,12 +227,11 @@ class Folder:
         held = files[-1] if files and files[-1].name == added.name else None
         size = 0 if held is None else held.size
         _append(self.path / added.name, size, content)
+        added = replace(added, size=size + len(content), sha256=self._hash.hexdigest())
         if held is None:
-            self._note(replace(self.manifest, files=(*files, replace(added, size=len(content)))))
+            self._note(replace(self.manifest, files=(*files, added)))
             return
-        grown = replace(
-            held, last=added.last, events=held.events + added.events, size=size + len(content)
-        )
+        grown = replace(added, first=held.first, events=held.events + added.events)
         self._note(replace(self.manifest, files=(*files[:-1], grown)))
 
     def _note(self, manifest: Manifest) -> None:
@@ -165,25 +241,44 @@ class Folder:
 
     def base(self, base: Base) -> list[Stored]:
         """Its documents. Raises Torn."""
-        documents = list(_lines(self.path / base.name))
-        if len(documents) != base.documents:
-            raise Torn(f"{base.name} holds {len(documents)} of {base.documents} documents")
+        hashed = hashlib.sha256()
+        lines = _lines(self.path / base.name, None, hashed)
+        documents = [_read(base.name, line) for line in lines]
+        if (len(documents), hashed.hexdigest()) != (base.documents, base.sha256):
+            raise Torn(f"{base.name} does not hold the {base.documents} documents of the export")
         return documents
 
-    def events(self, first: int) -> Iterator[Stored]:
-        """From a sequence on. Raises Torn, at the latest at the end of the file that is."""
+    def check(self, first: int) -> None:
+        """All events from a sequence on, each in its place. Raises Torn."""
+        begins = {segment.first for segment in self.manifest.segments}
+        next_ = 0
         for file in self.manifest.files:
             if file.last < first:
                 continue
-            events, last = 0, 0
-            for stored in _lines(self.path / file.name, file.size):
-                events, last = events + 1, stored.sequence
-                if stored.sequence >= first:
-                    yield stored
-            if (events, last) != (file.events, file.last):
+            hashed, events = hashlib.sha256(), 0
+            for line in _lines(self.path / file.name, file.size, hashed):
+                found = _read(file.name, line).sequence
+                if next_ and found != next_ and not (found > next_ and found in begins):
+                    raise Torn(f"{file.name} holds {found} where {next_} is to stand")
+                if not events and found != file.first:
+                    raise Torn(f"{file.name} begins at {found}, not at {file.first}")
+                events, next_ = events + 1, found + 1
+            if (events, next_ - 1) != (file.events, file.last):
                 raise Torn(
-                    f"{file.name} holds {events} events to {last}, not {file.events} to {file.last}"
+                    f"{file.name} holds {events} events to {next_ - 1}, "
+                    f"not {file.events} to {file.last}"
                 )
+            if hashed.hexdigest() != file.sha256:
+                raise Torn(f"{file.name} does not hold what was exported")
+
+    def events(self, first: int) -> Iterator[Stored]:
+        """From a sequence on, as `check` found them. Raises Torn."""
+        for file in self.manifest.files:
+            if file.last < first:
+                continue
+            for line in _lines(self.path / file.name, file.size):
+                if (stored := _read(file.name, line)).sequence >= first:
+                    yield stored
 
 
 def _manifest(path: Path) -> Manifest:
@@ -212,13 +307,22 @@ def _append(path: Path, size: int, content: bytes) -> None:
         os.fsync(file.fileno())
 
 
-def _lines(path: Path, size: int | None = None) -> Iterator[Stored]:
-    """Of the first `size` bytes; None: of all."""
+def _read(name: str, line: bytes) -> Stored:
+    try:
+        return decode(line)
+    except ValueError as error:
+        raise Torn(f"{name}: {error}") from error
+
+
+def _lines(path: Path, size: int | None = None, hashed: Hash | None = None) -> Iterator[bytes]:
+    """Of the first `size` bytes; None: of all. `hashed` is given what they hold."""
     rest = b""
     try:
         for text in _unpacked(path, path.stat().st_size if size is None else size):
+            if hashed is not None:
+                hashed.update(text)
             *lines, rest = (rest + text).split(b"\n")
-            yield from map(decode, lines)
+            yield from lines
     except (OSError, zlib.error, ValueError) as error:
         raise Torn(f"{path.name} cannot be read: {error}") from error
     if rest:

@@ -5,8 +5,9 @@ does not begin with its log begins with the documents of its base that no later 
 take the sequences just below its first event. The epoch is left out: who claims next is the first.
 
 How it fails:
+- A file is not what was exported: Torn, before anything is written.
 - LOG holds anything else: Failure, with numbers, and nothing is written.
-- Killed, or NATS away: run again, it goes on where LOG ends.
+- Killed, or NATS away: run again, it goes on where LOG ends, if what stands there is this journal.
 - Somebody writes meanwhile: Failure. What stands there is no copy any more.
 """
 
@@ -21,7 +22,7 @@ from services.journal.export import Say
 from services.journal.folder import Folder, Segment
 from services.log import bases, checkpoint, streams
 from services.log.connect import Connection
-from services.log.history import Bounds, bounds, message_at
+from services.log.history import Bounds, bounds, read_range
 from services.log.restore import MAX_BATCH, MAX_BATCH_BYTES, NotAlone, restore
 from services.log.stored import Stored
 from services.runtime.failure import Exit, Failure
@@ -47,19 +48,13 @@ def journal(folder: Folder) -> Journal:
     if not held.segments or not held.files:
         raise Failure(Exit.NOT_FOUND, "no_journal", f"{folder.path} holds no exported journal")
     segment = held.segments[-1]
-    if not segment.whole:
+    if lacks := held.lacks:
         raise Failure(
             Exit.REFUSED,
             "not_whole",
-            f"the journal begins at {segment.first}, and what stood before it is not there",
-            why="it was exported for reading, with --until",
-        )
-    if held.last < max(segment.first, segment.base.sequence if segment.base else 0):
-        raise Failure(
-            Exit.REFUSED,
-            "not_whole",
-            f"the export was cut off at {held.last}, before it was whole",
-            steps=[f"flotilla journal export {folder.path}"],
+            f"{folder.path} cannot be imported: {lacks}",
+            why="it was exported with --since or --until, or an export of it was cut off",
+            steps=[f"flotilla journal export {folder.path}"] if segment.whole else [],
         )
     documents = folder.base(segment.base) if segment.base is not None else []
     before = [
@@ -87,8 +82,10 @@ class Import:
     async def run(self) -> int:
         """How many messages were written. Raises Failure, Unavailable, ApiError, Torn."""
         wanted = journal(self._folder)
+        self._folder.check(wanted.segment.first)
         for fault in await streams.create(self._connection, first=wanted.first):
-            self._say(fault)
+            if fault != streams.SYNC_UNKNOWN:  # Said of a server that nobody was told how to ask.
+                self._say(fault)
         done = await self._done(wanted)
         if done >= wanted.first:
             self._say(f"LOG holds this journal to {done} already")
@@ -113,18 +110,14 @@ class Import:
         found = await bounds(self._connection)
         if found.last < found.first and found.last == wanted.first - 1:
             return found.last
-        if found.first == wanted.first and found.last <= wanted.last:
-            for each in self._items(wanted):
-                if each.sequence in (found.first, found.last):
-                    await self._compare(each, found)
-                if each.sequence == found.last:
-                    return found.last
-        raise _not_empty(found, wanted)
-
-    async def _compare(self, wanted: Stored, found: Bounds) -> None:
-        there = await message_at(self._connection, wanted.sequence)
-        if there is None or (there.subject, there.payload) != (wanted.subject, wanted.payload):
-            raise _not_empty(found, None)
+        if found.first != wanted.first or found.last > wanted.last:
+            raise _not_empty(found, wanted)
+        items = self._items(wanted)
+        async for batch in read_range(self._connection, found.first, found.last):
+            for there, each in zip(batch, items, strict=False):
+                if not _same(there, each):
+                    raise _not_empty(found, wanted, each.sequence)
+        return found.last
 
     async def _checkpoint(self, wanted: Journal) -> None:
         """Of the base: before it, the state cannot be put together."""
@@ -135,6 +128,14 @@ class Import:
             return
         at = codec.rfc3339((await bounds(self._connection)).first_stamp)
         await checkpoint.write(self._connection, wanted.log, base.sequence, at, wanted.documents)
+
+
+def _same(there: Stored, wanted: Stored) -> bool:
+    return (there.sequence, there.subject, there.payload) == (
+        wanted.sequence,
+        wanted.subject,
+        wanted.payload,
+    )
 
 
 def _batches(items: Iterator[Stored], done: int) -> Iterator[Sequence[Stored]]:
@@ -153,8 +154,9 @@ def _batches(items: Iterator[Stored], done: int) -> Iterator[Sequence[Stored]]:
         yield batch
 
 
-def _not_empty(found: Bounds, wanted: Journal | None) -> Failure:
-    if found.last < found.first and wanted is not None:
+def _not_empty(found: Bounds, wanted: Journal, differs: int = 0) -> Failure:
+    """`differs`: the first sequence at which something else stands."""
+    if found.last < found.first:
         return Failure(
             Exit.REFUSED,
             "log_in_use",
@@ -162,10 +164,11 @@ def _not_empty(found: Bounds, wanted: Journal | None) -> Failure:
             why="sequences would not be those that were exported",
             steps=[f"nats stream rm {subjects.LOG}"],
         )
+    where = f"; {differs} is the first that differs" if differs else ""
     return Failure(
         Exit.REFUSED,
         "log_in_use",
         f"LOG holds {found.last - found.first + 1} messages, {found.first} to {found.last}, "
-        "that are not this journal's",
+        f"that are not this journal's{where}",
         why="a journal is imported into an empty NATS only",
     )

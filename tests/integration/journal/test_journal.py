@@ -2,9 +2,11 @@
 
 import asyncio
 import gzip
+import hashlib
 import json
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,7 +23,7 @@ from services.log.history import bounds
 from services.log.restore import restore
 from services.log.state_at import NotKept, state_at
 from services.log.stored import Stored
-from services.log.streams import create
+from services.log.streams import create, exists
 from services.runtime.failure import Exit, Failure
 from tests.support.nats_server import NatsServer
 from tests.support.past import (
@@ -275,10 +277,117 @@ async def test_a_part_is_exported_and_imported_only_if_it_is_whole(
     assert [line["seq"] for line in lines(tmp_path / "part")] == list(range(20, 51))
     with pytest.raises(Failure, match="begins at 20"):
         await load(elsewhere, tmp_path / "part")
-    with pytest.raises(Failure, match="ends at 50, --since begins at 60"):
+    with pytest.raises(Failure, match="holds 1 to 50, --since begins at 60"):
         await export(log, tmp_path / "head", Span(since=AtSequence(60)))
-    await load(elsewhere, tmp_path / "head")
+    with pytest.raises(Failure, match="holds 20 to 50, --since begins at 10"):
+        await export(log, tmp_path / "part", Span(since=AtSequence(10)))
+    assert "can be read, and not imported" in (await export(log, tmp_path / "part"))[-1]
+    said = await load(elsewhere, tmp_path / "head")
+    assert said == []  # Nothing of sync_interval, which an import cannot ask for.
     assert dump(await lived(elsewhere)) == past.dump(50)
+
+
+@pytest.mark.parametrize("name", ["2026-11-30.jsonl.gz", "base-7.jsonl.gz"])
+async def test_files_that_no_manifest_knows_of_are_left_alone(
+    log: Connection, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / name).write_bytes(b"somebody's")
+    with pytest.raises(Failure, match=f"holds {name}, and no manifest.json"):
+        await export(log, tmp_path)
+    assert (tmp_path / name).read_bytes() == b"somebody's"
+
+
+def rewritten(file: Path, change: Callable[[list[bytes]], list[bytes]]) -> None:
+    """As one member, and the manifest says so: sizes and hash are right."""
+    content = b"".join(change(gzip.decompress(file.read_bytes()).splitlines(keepends=True)))
+    file.write_bytes(gzip.compress(content))
+    manifest = json.loads((file.parent / MANIFEST).read_bytes())
+    (held,) = manifest["files"]
+    held |= {"size": file.stat().st_size, "sha256": hashlib.sha256(content).hexdigest()}
+    (file.parent / MANIFEST).write_text(json.dumps(manifest))
+
+
+def swapped(lines: list[bytes]) -> list[bytes]:
+    return [*lines[:5], lines[6], lines[5], *lines[7:]]
+
+
+def renumbered(lines: list[bytes]) -> list[bytes]:
+    return [*lines[:5], lines[5].replace(b'"seq":6', b'"seq":7'), *lines[6:]]
+
+
+def begun_elsewhere(lines: list[bytes]) -> list[bytes]:
+    return [lines[0].replace(b'"seq":1', b'"seq":2'), *lines[1:]]
+
+
+def shortened(lines: list[bytes]) -> list[bytes]:
+    return lines[:-1]
+
+
+@pytest.mark.parametrize("change", [swapped, renumbered, begun_elsewhere, shortened])
+async def test_a_line_in_another_s_place_is_refused_before_anything_is_written(
+    log: Connection,
+    elsewhere: Connection,
+    tmp_path: Path,
+    change: Callable[[list[bytes]], list[bytes]],
+) -> None:
+    await written(log, begun().pass_by(30))
+    await export(log, tmp_path)
+    file = tmp_path / Folder(tmp_path).manifest.files[0].name
+    rewritten(file, change)
+    with pytest.raises(Torn):
+        await load(elsewhere, tmp_path)
+    assert not await exists(elsewhere)
+
+
+async def test_lines_that_were_changed_are_neither_imported_nor_appended_to(
+    log: Connection, elsewhere: Connection, tmp_path: Path
+) -> None:
+    past = begun().pass_by(30)
+    await written(log, past)
+    await export(log, tmp_path)
+    file = tmp_path / Folder(tmp_path).manifest.files[0].name
+    file.write_bytes(
+        gzip.compress(gzip.decompress(file.read_bytes()).replace(b"event-9", b"event-8"))
+    )
+    manifest = json.loads((tmp_path / MANIFEST).read_bytes())
+    manifest["files"][0]["size"] = file.stat().st_size
+    (tmp_path / MANIFEST).write_text(json.dumps(manifest))
+    with pytest.raises(Torn, match="does not hold what was exported"):
+        await load(elsewhere, tmp_path)
+    assert not await exists(elsewhere)
+    await written(log, past.pass_by(3))
+    with pytest.raises(Torn, match="does not hold what was exported"):
+        await export(log, tmp_path)
+
+
+async def test_the_sum_in_the_manifest_is_that_of_the_lines(
+    log: Connection, tmp_path: Path
+) -> None:
+    past = begun().pass_by(30)
+    for _ in range(3):
+        await written(log, past.pass_by(7))
+        await export(log, tmp_path)
+        past.messages.clear()
+    for held in Folder(tmp_path).manifest.files:
+        content = gzip.decompress((tmp_path / held.name).read_bytes())
+        assert held.sha256 == hashlib.sha256(content).hexdigest()
+
+
+async def test_an_import_goes_on_only_with_its_own_journal(
+    log: Connection, elsewhere: Connection, tmp_path: Path
+) -> None:
+    """First and last event are the same; one between them is not."""
+    past = begun().pass_by(30)
+    await written(log, past)
+    await export(log, tmp_path)
+    await create(elsewhere)
+    other = [
+        Stored(m.sequence, m.subject, m.payload.replace(b"event-9", b"event-0"))
+        for m in past.messages
+    ]
+    await restore(elsewhere, other)
+    with pytest.raises(Failure, match="9 is the first that differs"):
+        await load(elsewhere, tmp_path)
 
 
 async def test_a_folder_holds_one_log_and_what_goes_on_from_it(
