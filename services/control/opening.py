@@ -26,7 +26,7 @@ from services.garbage import search_no_more_in_what_is_there, search_paused
 from services.log import streams
 from services.log.append import claim
 from services.log.connect import Connection
-from services.log.documents import read_documents
+from services.log.documents import read_current
 from services.log.event_ids import new_event_id
 from services.log.guarded import write
 from services.log.history import bounds
@@ -142,8 +142,8 @@ class Opener:
         if not await streams.exists(self._connection):
             return FleetState()
         with search_paused():
-            documents, state = await read_documents(self._connection)
-        log.info("log.read", documents=len(documents), sequence=state.sequence)
+            state = await read_current(self._connection)
+        log.info("log.read", replicas=len(state.replicas), sequence=state.sequence)
         return state
 
     async def begin_anew(self, genesis: Genesis, above: int, leadership: Leadership) -> bool:

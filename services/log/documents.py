@@ -8,7 +8,7 @@ How it fails: as `services.log.snapshot` does; Unavailable, and the caller asks 
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from itertools import pairwise
 
@@ -25,10 +25,11 @@ FOLD_AT_ONCE = 500
 
 async def read_documents(connection: Connection) -> tuple[list[Stored], FleetState]:
     """In LOG's order, and folded; the state's sequence is S, the highest one in STATE."""
-    documents, state = await _fold_as_it_comes(connection)
+    documents: list[Stored] = []
+    state, in_order = await _fold_as_it_comes(connection, documents.extend)
     # The last genesis may be a stranger's: which one is in force, only all of them tell.
     geneses = await read_history(connection, subjects.GENESIS, state.sequence + 1)
-    if not _is_folded(documents, geneses):
+    if not in_order or not _are_known(geneses, state):
         documents, state = await _fold_anew([*geneses, *documents])
     earlier = [
         stored
@@ -38,21 +39,33 @@ async def read_documents(connection: Connection) -> tuple[list[Stored], FleetSta
     return await _fold_anew([*earlier, *documents]) if earlier else (documents, state)
 
 
-async def _fold_as_it_comes(connection: Connection) -> tuple[list[Stored], FleetState]:
-    """While one part is folded, the server sends the next."""
-    documents, state = list[Stored](), FleetState()
+async def read_current(connection: Connection) -> FleetState:
+    """The state alone: of the documents nothing is kept, which of a large fleet are 80 MB."""
+    state, in_order = await _fold_as_it_comes(connection, lambda _: None)
+    geneses = await read_history(connection, subjects.GENESIS, state.sequence + 1)
+    if in_order and _are_known(geneses, state) and not superseded(state):
+        return state
+    _, state = await read_documents(connection)
+    return state
+
+
+async def _fold_as_it_comes(
+    connection: Connection, take: Callable[[list[Stored]], None]
+) -> tuple[FleetState, bool]:
+    """While one part is folded, the server sends the next. Whether all came in LOG's order."""
+    state, in_order = FleetState(), True
     async with aclosing(read_state_in_parts(connection)) as parts:
         async for part in parts:
-            documents += part
+            sequences = [state.sequence, *(stored.sequence for stored in part)]
+            in_order = in_order and all(one < next_ for one, next_ in pairwise(sequences))
             await fold(state, part)
-    return documents, state
+            take(part)
+    return state, in_order
 
 
-def _is_folded(documents: Sequence[Stored], geneses: Sequence[Stored]) -> bool:
-    """STATE came in LOG's order, with every genesis that there is: the rule, in a log never recovered."""
-    known = {stored.sequence for stored in documents if stored.subject == subjects.GENESIS}
-    in_order = all(one.sequence < next_.sequence for one, next_ in pairwise(documents))
-    return in_order and {genesis.sequence for genesis in geneses} <= known
+def _are_known(geneses: Sequence[Stored], state: FleetState) -> bool:
+    """LOG has no other genesis than the one that STATE has: the rule, in a log never recovered."""
+    return {genesis.sequence for genesis in geneses} <= {state.began}
 
 
 async def _fold_anew(documents: list[Stored]) -> tuple[list[Stored], FleetState]:
