@@ -22,7 +22,7 @@ from services.fleet.state import FleetState
 from services.log import bulk, streams
 from services.log.append import Sealed
 from services.log.connect import Connection
-from services.log.documents import fold, read_documents
+from services.log.documents import fold, read_current, read_documents
 from services.log.message import Unavailable
 from tests.builders import AT, NOW
 from tests.support.control import Controls
@@ -56,6 +56,7 @@ async def test_control_finds_the_fleet_as_it_was_and_decides_what_is_missing(
     documents, state = await read_documents(connection)
     assert len(documents) < head  # Of every subject the last one,
     assert state.dump() == await fold_log(nats.url, head)  # and yet the same as all of them.
+    assert (await read_current(connection)).dump() == state.dump()
     assert not is_small(state)
 
     controls = Controls(nats, tmp_path)
@@ -109,6 +110,18 @@ async def test_state_is_whole_while_it_is_written_to(
         assert state.sequence == newest
         await fold(state, [stored for stored in truth if stored.sequence > newest])
         assert state.dump() == whole.dump()
+
+
+async def test_what_a_bad_document_stood_on_is_part_of_the_state(
+    nats: NatsServer, connection: Connection, fleet: Fleet
+) -> None:  # spec: L5
+    await write(connection, lived(fleet), begin=True)
+    shard = fleet.undone_ending()[1]
+    await connection.request(shard.subject, b"{garbage", 5.0)
+    await settled(connection)
+    state = await read_current(connection)
+    assert state.dump() == await fold_log(nats.url, await streams.head(connection))
+    assert state.unreadable.keys() == {shard.subject}
 
 
 async def test_a_large_state_that_is_cut_off_is_no_state(
