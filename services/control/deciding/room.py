@@ -55,7 +55,7 @@ def _as_it_stands(
     found = {held.document.node: _empty(state, held, verdicts) for held in state.infos.values()}
     known: set[ReplicaId] = set()
     for standing in standings:
-        known.add(standing.id)
+        known.add(standing.document.id)
         if not standing.gone:
             _take(found, standing.document, starting=not standing.serving)
         _hold(found, standing.shards)
@@ -103,8 +103,10 @@ def _take(
             continue
         candidate.held.update(plan.gpus)
         candidate.ports_used.add(plan.port)
-        candidate.ports_used.add(plan.rendezvous_port)
-        candidate.millicores_free -= millicores(plan.cores)
+        if plan.rendezvous_port:
+            candidate.ports_used.add(plan.rendezvous_port)
+        if plan.cores:
+            candidate.millicores_free -= millicores(plan.cores)
         candidate.memory_free -= plan.memory_bytes
         candidate.models[model] = candidate.models.get(model, 0) + 1
         candidate.cpu_replicas += not plan.gpus
