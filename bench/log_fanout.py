@@ -153,7 +153,7 @@ async def follow(url: str, count: int, models: int) -> None:
 
     def applied(stored: Stored) -> None:
         found = family_of(stored.subject)
-        event, _ = read_document(None if found is None else found[0], stored.payload)
+        event, _ = read_document(found, stored.payload)
         number, _, sent = event.id.partition("-")
         if number != "first":
             heard.seconds.append((monotonic_ns() - int(sent)) / 1e9)

@@ -250,7 +250,7 @@ class Agent:
         if self.trust.seen is not None and stored.sequence < self.trust.seen.obeyed:
             log.warning("assignment.older", sequence=stored.sequence, obeyed=self.trust.seen.obeyed)
             return  # The log was shortened, and has grown since.
-        match read(stored.payload, Assignment):
+        match read(stored.subject, stored.payload, Assignment):
             case Read(event=event) if event.log != log_prefix(log_id):
                 self.trust.look_again()
             case Read(document=assignment):

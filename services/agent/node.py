@@ -56,7 +56,7 @@ def describe(
 
 def read_info(stored: Stored | None, log_id: LogId) -> NodeInfo | None:
     """None: there is none of this log, or none that can be read."""
-    found = None if stored is None else read(stored.payload, NodeInfo)
+    found = None if stored is None else read(stored.subject, stored.payload, NodeInfo)
     return found.document if isinstance(found, Read) and _is_of(found.event, log_id) else None
 
 
@@ -92,7 +92,7 @@ async def read_shards(connection: Connection, node: NodeId, log_id: LogId) -> li
     found: list[Stranger] = []
     slot = 0
     while (stored := await get(connection, subjects.node_shard(node, slot))) is not None:
-        status = read(stored.payload, ShardStatus)
+        status = read(stored.subject, stored.payload, ShardStatus)
         if isinstance(status, Read) and _is_of(status.event, log_id):
             found.append(Stranger(slot, status.document))
         slot += 1  # Another is `gone`, and so free; or it cannot be read, and is written over.

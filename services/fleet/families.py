@@ -2,10 +2,15 @@
 
 The subject's family picks the document's type; the event's own type is a label for people. Families
 are told apart by the subject alone, so a subject of none of them is one that only a newer version
-knows.
+knows, until control retires what stands there.
+
+A document stands where its own names put it, and an agent or a router writes of itself alone: what does
+not is no document, whoever reads it.
 """
 
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -29,10 +34,59 @@ from schemas.documents import (
     ShardStatus,
 )
 from schemas.events import Event
-from schemas.ids import EventId
+from schemas.ids import EventId, token
 from schemas.versions import FIRST, from_older, version_of
 
 D = TypeVar("D", bound=Document)
+
+Key = tuple[str, ...]
+"""The names in a subject, in order: (node token, slot) for a shard, () for the catalog pointer."""
+Writer = Literal["control", "agent", "router"]
+
+
+def _nameless(_document: Any, _key: Key) -> Key:
+    return ()
+
+
+def _of_node(document: NodeInfo | NodeVerdict | Assignment, _key: Key) -> Key:
+    return (token(document.node),)
+
+
+def _of_shard(document: ShardStatus, key: Key) -> Key:
+    """It does not say its slot, which is a number."""
+    return token(document.node), key[1] if _is_number(key[1]) else "SLOT"
+
+
+def _of_replica(document: ReplicaDocument, _key: Key) -> Key:
+    model, slot = token(document.model), str(document.slot)
+    if document.id != f"{model}-{slot}-{document.generation}":
+        return (document.id,)  # Which `replica_id` would not have given.
+    return model, slot
+
+
+def _of_endpoints(document: EndpointShard, _key: Key) -> Key:
+    return token(document.model), f"{document.shard:02d}"
+
+
+def _of_placement(document: PlacementVerdict, _key: Key) -> Key:
+    return (token(document.model),)
+
+
+def _of_router(document: RouterReport, _key: Key) -> Key:
+    return token(document.router), f"{document.chunk:02d}"
+
+
+def _of_revision(document: CatalogRevision, _key: Key) -> Key:
+    return (str(document.revision % subjects.REVISION_SLOTS),)
+
+
+@lru_cache(maxsize=4096)
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and (text[0] != "0" or text == "0")
+
+
+class NotItsWriter(msgspec.ValidationError):
+    """Written by who may not write there."""
 
 
 class Family(Struct, frozen=True, gc=False):
@@ -42,23 +96,30 @@ class Family(Struct, frozen=True, gc=False):
     struct: type[Document]
     table: str
     """The attribute of FleetState that holds them."""
+    names: Callable[[Any, Key], Key] = _nameless
+    """Of a document, as they belong in its subject; given those that are in it."""
+    writer: Writer = "control"
+    """An agent or a router writes under its own name alone, which is the subject's first."""
 
 
 FAMILIES = (
     Family(("genesis",), Genesis, "genesis"),
     Family(("catalog",), CatalogPointer, "catalog"),
-    Family(("catalog", "rev", "*"), CatalogRevision, "revisions"),
-    Family(("node", "*", "info"), NodeInfo, "infos"),
-    Family(("node", "*", "shard", "*"), ShardStatus, "shards"),
-    Family(("node", "*", "verdict"), NodeVerdict, "verdicts"),
-    Family(("replica", "*", "*"), ReplicaDocument, "replicas"),
-    Family(("assignment", "*"), Assignment, "assignments"),
-    Family(("endpoints", "*", "*"), EndpointShard, "endpoints"),
-    Family(("placement", "*"), PlacementVerdict, "placements"),
+    Family(("catalog", "rev", "*"), CatalogRevision, "revisions", _of_revision),
+    Family(("node", "*", "info"), NodeInfo, "infos", _of_node, "agent"),
+    Family(("node", "*", "shard", "*"), ShardStatus, "shards", _of_shard, "agent"),
+    Family(("node", "*", "verdict"), NodeVerdict, "verdicts", _of_node),
+    Family(("replica", "*", "*"), ReplicaDocument, "replicas", _of_replica),
+    Family(("assignment", "*"), Assignment, "assignments", _of_node),
+    Family(("endpoints", "*", "*"), EndpointShard, "endpoints", _of_endpoints),
+    Family(("placement", "*"), PlacementVerdict, "placements", _of_placement),
     Family(("control", "epoch"), ControlEpoch, "epoch"),
-    Family(("router", "*", "*"), RouterReport, "routers"),
+    Family(("router", "*", "*"), RouterReport, "routers", _of_router, "router"),
     Family(("control", "brake"), ControlBrake, "brake"),
 )
+
+Found = tuple[Family, Key]
+"""What a subject is."""
 
 
 class _Whole(Struct, Generic[D], frozen=True, gc=False, kw_only=True):
@@ -92,9 +153,6 @@ _DECODERS: dict[type[Document], msgspec.json.Decoder[Any]] = {
 _GONE = msgspec.json.Decoder(Gone)
 _GONE_MARK = b'{"gone":true'
 
-Key = tuple[str, ...]
-"""The names in a subject, in order: (node token, slot) for a shard, () for the catalog pointer."""
-
 
 class _Route(Struct, frozen=True, gc=False):
     """How subjects of one family are told from others of as many words with the same first one."""
@@ -125,7 +183,7 @@ def _by_shape() -> dict[tuple[int, str], tuple[_Route, ...]]:
 _SHAPES = _by_shape()
 
 
-def family_of(subject: str) -> tuple[Family, Key] | None:
+def family_of(subject: str) -> Found | None:
     """The family of a state subject and the names in it; None for a subject of no known family."""
     tokens = subject[len(subjects.STATE_ROOT) :].split(".")
     for route in _SHAPES.get((len(tokens), tokens[0]), ()):
@@ -138,25 +196,76 @@ def family_of(subject: str) -> tuple[Family, Key] | None:
 
 
 def read_document(
-    family: Family | None, payload: bytes
+    found: Found | None, payload: bytes
 ) -> tuple[_Whole[Any] | Event, Document | None]:
     """The envelope, and the document unless only a newer version than this one understands it.
 
     Nearly every message is a document of today's version, and read in one go. Whatever does not fit
-    is looked at with care. Raises msgspec.DecodeError.
+    is looked at with care. Raises msgspec.DecodeError, also for what must not stand there.
     """
-    newest = FIRST if family is None else version_of(family.struct)
-    if family is not None:
-        try:
-            whole = _WHOLE[family.struct].decode(payload)
-            if whole.v == newest:
-                return whole, whole.data
-        except msgspec.ValidationError:
-            pass
+    if found is None:
+        event = codec.decode_event(payload)
+        return event, _retired(event)
+    family, key = found
+    newest = version_of(family.struct)
+    try:
+        whole = _WHOLE[family.struct].decode(payload)
+        if (
+            whole.v == newest
+            and family.names(whole.data, key) == key
+            and (whole.src.startswith("control/") or is_writer(family.writer, key, whole.src))
+        ):
+            return whole, whole.data
+    except msgspec.ValidationError:
+        pass
     event = codec.decode_event(payload)
-    if family is None or event.v > newest:
-        return event, None
-    return event, _decode(family, event, newest)
+    document = None if event.v > newest else _decode(family, event, newest)
+    check_place(found, event.src, document)
+    return event, document
+
+
+def check_place(found: Found, source: str, document: Document | None) -> None:
+    """Raises msgspec.ValidationError where it must not stand there. None: it could not be read.
+
+    Control may retire what is others', and carries it over into a new log.
+    """
+    family, key = found
+    if not source.startswith("control/") and not is_writer(family.writer, key, source):
+        raise NotItsWriter(f"written by {source}, and is {writer_of(found)}'s")
+    if isinstance(document, Gone):
+        if family.struct is ReplicaDocument and not _is_id_of(key, document.id):
+            raise msgspec.ValidationError(f"it retires {document.id}, which is not its subject's")
+    elif document is not None and (names := family.names(document, key)) != key:
+        raise msgspec.ValidationError(f"it is of {'.'.join(names)}, not of {'.'.join(key)}")
+
+
+def is_writer(role: Writer, key: Key, source: str) -> bool:
+    """Whether an event's `src` is who speaks where these names stand."""
+    if role == "control":
+        return source.startswith("control/")
+    start = f"{role}/"
+    return source.startswith(start) and token(source[len(start) :]) == key[0]
+
+
+def writer_of(found: Found) -> str:
+    """Who speaks there: a role, and the token of its name where there is but one."""
+    family, key = found
+    return family.writer if family.writer == "control" else f"{family.writer}/{key[0]}"
+
+
+def _is_id_of(key: Key, replica: str) -> bool:
+    """Its generation is what the slot's next one goes on from."""
+    prefix, _, generation = replica.rpartition("-")
+    return prefix == "-".join(key) and _is_number(generation)
+
+
+def _retired(event: Event) -> Gone | None:
+    """Of no known family, one thing is understood: that control has retired it."""
+    data = bytes(event.data)
+    if event.v > FIRST or not event.src.startswith("control/") or not data.startswith(_GONE_MARK):
+        return None
+    gone: Gone = _GONE.decode(data)
+    return gone
 
 
 def _decode(family: Family, event: Event, newest: int) -> Document:

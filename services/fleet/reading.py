@@ -1,7 +1,8 @@
 """Reads one stored document. Pure.
 
 Nobody acts on what a newer version wrote: fields that this one does not know may change what the
-others mean. So whoever takes a single document from the log takes it from here.
+others mean; and what stands where it must not is of nobody. So whoever takes a single document from
+the log takes it from here.
 """
 
 from typing import Generic, TypeVar
@@ -9,10 +10,11 @@ from typing import Generic, TypeVar
 import msgspec
 from msgspec import Struct
 
-from schemas import codec
+from schemas import codec, subjects
 from schemas.documents import Document, Gone
 from schemas.events import Event
 from schemas.versions import from_older, version_of
+from services.fleet.families import check_place, family_of
 
 D = TypeVar("D", bound=Document)
 
@@ -42,16 +44,22 @@ class Newer(Struct, frozen=True):
         return f"{self.type} v{self.version} is newer than v{self.known}, which this version knows"
 
 
-def read(payload: bytes, kind: type[D]) -> Read[D] | Unreadable | Newer:
-    """Envelope, version, document."""
+def read(subject: str, payload: bytes, kind: type[D]) -> Read[D] | Unreadable | Newer:
+    """Envelope, version, document, and whether it may stand on this subject of the log."""
     try:
         event = codec.decode_event(payload)
         known = version_of(kind)
         if event.v > known:
             return Newer(event.type, event.v, known)
         if event.v == known:
-            return Read(event, codec.decode(event.data, kind))
-        document = from_older(event.data, kind, event.v)
+            document: D | Gone = codec.decode(event.data, kind)
+        else:
+            document = from_older(event.data, kind, event.v)
+        found = family_of(subject) if subject.startswith(subjects.STATE_ROOT) else None
+        if found is not None:
+            check_place(found, event.src, document)
     except msgspec.DecodeError as error:
         return Unreadable(str(error))
-    return Unreadable("it is gone") if isinstance(document, Gone) else Read(event, document)
+    if isinstance(document, kind):
+        return Read(event, document)
+    return Unreadable("it is gone")

@@ -40,7 +40,7 @@ from schemas.documents import (
 from schemas.events import log_prefix
 from schemas.ids import EventId, LogId, ModelName, NodeId, ReplicaId, Token, token
 from schemas.versions import version_of
-from services.fleet.families import FAMILIES, Family, Key, family_of, read_document
+from services.fleet.families import FAMILIES, Family, Found, Key, family_of, read_document
 
 D = TypeVar("D", bound=Document)
 
@@ -124,21 +124,20 @@ class FleetState:
         if (self.unreadable or self.unknown) and sequence <= self._set_aside(subject):
             return
         try:
-            self._apply_event(sequence, subject, payload, found)
+            self._apply_event(sequence, subject, payload, found, is_new=held is None)
         except (msgspec.DecodeError, ValueError) as error:
             self.unreadable[subject] = Unreadable(sequence, str(error))
             if (node := _node_in(subject)) is not None:
                 self.unreadable_of_node.setdefault(node, set()).add(subject)
 
     def _apply_event(
-        self, sequence: int, subject: str, payload: bytes, found: tuple[Family, Key] | None
+        self, sequence: int, subject: str, payload: bytes, found: Found | None, *, is_new: bool
     ) -> None:
-        event, document = read_document(None if found is None else found[0], payload)
-        if found is None or document is None:
+        event, document = read_document(found, payload)
+        if document is None:
             self.unknown[subject] = Unknown(sequence, event.type, event.v, event.opt)
             self._reads_again(subject)
             return
-        family, key = found
         if isinstance(document, Genesis):
             self._begin(sequence, document)
         elif event.log != self._log:
@@ -148,12 +147,14 @@ class FleetState:
             self._reads_again(subject)
         if event.at > self.newest_control_at and event.src.startswith("control/"):
             self.newest_control_at = event.at
-        self._remove(family, key)
-        self.gone.pop(subject, None)
+        if not is_new:
+            self.gone.pop(subject, None)
+            if found is not None:
+                self._remove(*found)
         if isinstance(document, Gone):
             self.gone[subject] = Held(sequence, event.id, event.type, event.at, document)
-        else:
-            self._put(family, key, Held(sequence, event.id, event.type, event.at, document))
+        elif found is not None:
+            self._put(*found, Held(sequence, event.id, event.type, event.at, document))
 
     def _begin(self, sequence: int, genesis: Genesis) -> None:
         """The first genesis, or a recovery of the log at hand. Raises ValueError on a foreign one."""
@@ -196,7 +197,7 @@ class FleetState:
         """What the subject holds, a Gone document included."""
         return self._held(subject, family_of(subject))
 
-    def _held(self, subject: str, found: tuple[Family, Key] | None) -> Held[Any] | None:
+    def _held(self, subject: str, found: Found | None) -> Held[Any] | None:
         if found is not None:
             family, key = found
             table: dict[Key, Held[Any]] = getattr(self, family.table)
@@ -211,7 +212,7 @@ class FleetState:
             self.replicas_by_id[held.document.id] = held
         elif isinstance(held.document, ShardStatus):
             self.shards_by_replica.setdefault(held.document.replica, {})[key] = held
-        elif isinstance(held.document, NodeInfo) and token(held.document.node) == key[0]:
+        elif isinstance(held.document, NodeInfo):
             self.infos_by_node[held.document.node] = held
 
     def _remove(self, family: Family, key: Key) -> None:

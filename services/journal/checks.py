@@ -13,8 +13,14 @@ from msgspec import Struct
 from schemas import codec, subjects
 from schemas.documents import Document, Genesis, Gone
 from schemas.events import Event, log_prefix
-from schemas.ids import token
-from services.fleet.families import Family, Key, family_of, read_document
+from services.fleet.families import (
+    Found,
+    NotItsWriter,
+    family_of,
+    is_writer,
+    read_document,
+    writer_of,
+)
 from services.log.stored import Stored
 
 HAPPENINGS = "flotilla.log.e."
@@ -67,13 +73,17 @@ class Checker:
         family = family_of(subject) if is_state else None
         try:
             event = codec.decode_event(stored.payload)
-            _, document = read_document(None if family is None else family[0], stored.payload)
+            _, document = read_document(family, stored.payload)
+        except NotItsWriter as error:
+            return [*found, Finding(stored.sequence, "writer", f"{subject}: {error}")]
         except (msgspec.DecodeError, ValueError) as error:
             return [*found, Finding(stored.sequence, "unreadable", f"{subject}: {error}")]
         reasons = {
             "unknown": _unknown(event) if is_state and document is None else "",
             "log": self._of_another_log(event, document),
-            "writer": self._foreign(subject, event.src, family, document),
+            "writer": self._foreign(event.src, family, document)
+            if is_state
+            else _not_its_happening(subject, event.src),
             "epoch": self._superseded(event, family),
         }
         self._learn(stored.sequence, family, document)
@@ -108,22 +118,15 @@ class Checker:
             return "the log does not begin with its genesis" if self._whole else ""
         return "" if event.log == self._log else f"of log {event.log}, this is {self._log}"
 
-    def _foreign(
-        self,
-        subject: str,
-        source: str,
-        family: tuple[Family, Key] | None,
-        document: Document | None,
-    ) -> str:
-        role, name = _writer(subject, family)
-        found, _, who = source.partition("/")
-        if not role or (found == role and (not name or token(who) == name)):
+    def _foreign(self, source: str, family: Found | None, document: Document | None) -> str:
+        """What control wrote of others. What others wrote, the reading has held against its subject."""
+        if family is None or is_writer(family[0].writer, family[1], source):
             return ""
-        if found == "control" and (isinstance(document, Gone) or self._recovering):
+        if isinstance(document, Gone) or self._recovering:
             return ""  # The leader retires what others wrote, and carries it over into a new log.
-        return f"written by {source}, and is {role}{'/' if name else ''}{name}'s"
+        return f"written by {source}, and is {writer_of(family)}'s"
 
-    def _superseded(self, event: Event, family: tuple[Family, Key] | None) -> str:
+    def _superseded(self, event: Event, family: Found | None) -> str:
         if not event.src.startswith("control/") or _table(family) in ("epoch", "genesis"):
             return ""
         if not self._claimed:
@@ -134,9 +137,7 @@ class Checker:
             return f"decided under epoch {event.epoch}, which nobody had claimed"
         return ""
 
-    def _learn(
-        self, sequence: int, family: tuple[Family, Key] | None, document: Document | None
-    ) -> None:
+    def _learn(self, sequence: int, family: Found | None, document: Document | None) -> None:
         if isinstance(document, Genesis):
             self._recovering = document.parent is not None
         elif _table(family) == "catalog":
@@ -145,7 +146,7 @@ class Checker:
             self._fence, self._claimed = sequence, True
 
 
-def _table(family: tuple[Family, Key] | None) -> str:
+def _table(family: Found | None) -> str:
     return "" if family is None else family[0].table
 
 
@@ -154,16 +155,13 @@ def _unknown(event: Event) -> str:
     return "" if event.opt else f"{event.type} v{event.v} is not known to this version"
 
 
-def _writer(subject: str, family: tuple[Family, Key] | None) -> tuple[str, str]:
-    """Role, and token of its name where there is but one; empty: nobody knows."""
-    if subject.startswith(HAPPENINGS):
-        kind, _, name = subject.removeprefix(HAPPENINGS).partition(".")
-        return {"command": ("control", ""), "usage": ("router", name)}.get(kind, ("", ""))
-    if family is None:
-        return "", ""
-    if family[0].table in ("infos", "shards"):
-        return "agent", family[1][0]
-    return ("router", family[1][0]) if family[0].table == "routers" else ("control", "")
+def _not_its_happening(subject: str, source: str) -> str:
+    kind, _, name = subject.removeprefix(HAPPENINGS).partition(".")
+    if kind == "command" and not is_writer("control", (), source):
+        return f"written by {source}, and is control's"
+    if kind == "usage" and not is_writer("router", (name,), source):
+        return f"written by {source}, and is router/{name}'s"
+    return ""
 
 
 def compare(last: dict[str, Last], state: Iterable[Stored], first: int, head: int) -> list[Finding]:

@@ -34,7 +34,7 @@ async def standing(connection: Connection) -> Standing:
     stored = await get(connection, subjects.GENESIS)
     if stored is None:
         raise Failure(Exit.NOT_FOUND, "no_log", "the log has not begun: it has no genesis")
-    match read(stored.payload, Genesis):
+    match read(stored.subject, stored.payload, Genesis):
         case Read(document=genesis):
             return Standing(genesis, found)
         case bad:

@@ -58,7 +58,7 @@ async def parent(connection: Connection, first: int) -> LogId | None:
 def _genesis(stored: Stored) -> Genesis | None:
     if stored.subject != subjects.GENESIS:
         return None
-    match read(stored.payload, Genesis):
+    match read(stored.subject, stored.payload, Genesis):
         case Read(document=genesis):
             return genesis
         case _:

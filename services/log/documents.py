@@ -13,7 +13,6 @@ from contextlib import aclosing
 from itertools import pairwise
 
 from schemas import subjects
-from services.fleet.families import family_of
 from services.fleet.state import FleetState
 from services.log.connect import Connection
 from services.log.snapshot import read_history, read_state_in_parts
@@ -91,8 +90,5 @@ async def fold(state: FleetState, documents: Sequence[Stored]) -> None:
 def superseded(state: FleetState) -> list[tuple[str, int]]:
     """Subjects whose last message holds nothing for this version, and where it stands: a good one
     before it is still in force."""
-    bad = {subject: found.sequence for subject, found in state.unreadable.items()}
-    for subject, found in state.unknown.items():
-        if family_of(subject) is not None:
-            bad[subject] = found.sequence
-    return sorted(bad.items())
+    bad = {**state.unreadable, **state.unknown}
+    return sorted((subject, found.sequence) for subject, found in bad.items())

@@ -44,7 +44,7 @@ async def look(connection: Connection, seen: Seen | None = None) -> Found:
         stored = await get(connection, subjects.GENESIS)
     if stored is None:
         return Found(None, head, seen=seen)
-    match read(stored.payload, Genesis):
+    match read(stored.subject, stored.payload, Genesis):
         case Read(document=genesis):
             return Found(genesis, head, seen=seen, stamp=await _stamp(connection, seen))
         case other:

@@ -41,7 +41,7 @@ def _document(subject: str, payload: bytes, event: Event) -> Document | None:
         return None
     if bytes(event.data).startswith(_GONE_MARK):
         kind = Gone
-    found = read(payload, kind)
+    found = read(subject, payload, kind)
     return found.document if isinstance(found, Read) else None
 
 

@@ -61,7 +61,7 @@ class Node:
         self.shards = Shards(self.store, Disk(), self.reports)
         self.writer = Writer(
             connection,
-            source="agent/test",
+            source=f"agent/{NODE}",
             log_id=LOG,
             now=time.time,
             may_replace=lambda _standing: True,
@@ -107,7 +107,7 @@ class Node:
             if each.slot == slot:
                 return each.status.replica
         stored = await get(self.connection, subjects.node_shard(NODE, slot))
-        found = read(stored.payload, Gone) if stored else None
+        found = read(stored.subject, stored.payload, Gone) if stored else None
         return f"gone {found.document.id}" if isinstance(found, Read) else ""
 
 

@@ -64,12 +64,12 @@ def test_both_forms_give_the_same_state() -> None:  # spec: L4
 @pytest.mark.usefixtures("second")
 def test_the_reader_of_single_documents_takes_both_forms_and_no_newer_one() -> None:  # spec: L5
     expected = msgspec.convert(to_conditions(OLD), NodeVerdict)
-    match read(verdict_event(OLD, FIRST), NodeVerdict):
+    match read(SUBJECT, verdict_event(OLD, FIRST), NodeVerdict):
         case Read(document=document):
             assert document == expected
         case other:
             pytest.fail(other.reason)
-    assert read(verdict_event(OLD, 3), NodeVerdict) == Newer("test.happened", 3, 2)
+    assert read(SUBJECT, verdict_event(OLD, 3), NodeVerdict) == Newer("test.happened", 3, 2)
 
 
 @pytest.mark.usefixtures("second")
@@ -77,7 +77,7 @@ def test_an_older_goodbye_is_still_a_goodbye() -> None:
     gone = codec.raw({"gone": True, "id": "node-1"})
     assert from_older(gone, NodeVerdict, FIRST) == Gone(id="node-1")
     assert isinstance(
-        read(verdict_event({"gone": True, "id": "x"}, FIRST), NodeVerdict), Unreadable
+        read(SUBJECT, verdict_event({"gone": True, "id": "x"}, FIRST), NodeVerdict), Unreadable
     )
 
 
@@ -90,7 +90,7 @@ def test_what_no_version_wrote_is_unreadable(data: object, version: int) -> None
     state = FleetState()
     state.apply(1, SUBJECT, verdict_event(data, version))
     assert set(state.unreadable) == {SUBJECT}
-    assert isinstance(read(verdict_event(data, version), NodeVerdict), Unreadable)
+    assert isinstance(read(SUBJECT, verdict_event(data, version), NodeVerdict), Unreadable)
 
 
 def test_there_is_a_way_from_every_version_that_was() -> None:
