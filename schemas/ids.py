@@ -34,6 +34,11 @@ def token(name: str) -> Token:
     return Token(f"{prefix or 'name'}-x{hashlib.sha256(name.encode()).hexdigest()[:8]}")
 
 
+def is_token(text: str) -> bool:
+    """Whether `token` can have made it: of a clean name, or of any other."""
+    return _CLEAN.fullmatch(text) is not None
+
+
 def replica_id(model: ModelName, slot: int, generation: int) -> ReplicaId:
     """`<model token>-<slot>-<generation>`; a generation counts up each time the slot is used again."""
     return ReplicaId(f"{token(model)}-{slot}-{generation}")

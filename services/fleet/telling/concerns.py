@@ -3,6 +3,7 @@
 `patterns` says which subjects can hold any, for the server to leave out the rest; `concerns` decides.
 """
 
+import re
 from collections.abc import Iterable
 
 from msgspec import Struct
@@ -22,11 +23,14 @@ from schemas.documents import (
     ShardStatus,
 )
 from schemas.history import TargetKind
-from schemas.ids import EventId, ModelName, NodeId, ReplicaId, token
+from schemas.ids import EventId, ModelName, NodeId, ReplicaId, is_token, token
 from services.fleet.telling.happened import Happened
 
 _COMMANDS = subjects.command(">")
 _STATE = subjects.STATE_ROOT
+_OF_MODELS = {"replica", "endpoints", "placement"}
+"""Families whose subjects name a model."""
+_NUMBER = re.compile(r"[0-9]{1,18}")
 
 
 class Target(Struct, frozen=True):
@@ -53,7 +57,7 @@ def slot_of(replica: str) -> Slot | None:
     """None: no replica can have such an id."""
     model, _, rest = replica.rpartition("-")
     model, _, slot = model.rpartition("-")
-    if not model or not slot.isdecimal() or not rest.isdecimal() or token(model) != model:
+    if not is_token(model) or not _NUMBER.fullmatch(slot) or not _NUMBER.fullmatch(rest):
         return None
     return Slot(model, int(slot), int(rest))
 
@@ -98,7 +102,7 @@ def concerns(found: Happened, target: Target) -> bool:
     if target.kind == "command":
         return _of_command(found, EventId(target.name))
     if found.document is None:
-        return target.kind == "node" and target.name in found.subject.split(".")
+        return target.kind == "node" and token(target.name) in found.subject.split(".")
     return _concerns(found.subject, found.document, target)
 
 
@@ -111,8 +115,10 @@ def _concerns(subject: str, document: Document, target: Target) -> bool:
     if isinstance(document, CommandRecord):
         return document.target in {target.name, f"{target.kind}/{target.name}"}
     match target.kind:
+        case "node" if isinstance(document, Gone):
+            return _words(subject)[:2] == ["node", token(target.name)]
         case "node":
-            return target.name in _nodes(subject, document)
+            return target.name in _nodes(document)
         case "replica":
             return target.name in _replicas(document)
         case "model":
@@ -123,7 +129,11 @@ def _concerns(subject: str, document: Document, target: Target) -> bool:
             return False
 
 
-def _nodes(subject: str, document: Document) -> Iterable[str]:
+def _words(subject: str) -> list[str]:
+    return subject.removeprefix(_STATE).split(".")
+
+
+def _nodes(document: Document) -> Iterable[str]:
     match document:
         case ReplicaDocument():
             return (plan.node for plan in document.shards)
@@ -131,9 +141,6 @@ def _nodes(subject: str, document: Document) -> Iterable[str]:
             return (endpoint.node for endpoint in document.endpoints)
         case NodeInfo() | NodeVerdict() | ShardStatus() | Assignment():
             return (document.node,)
-        case Gone():  # A clean name is its own token; of others only the token is left.
-            words = subject.removeprefix(_STATE).split(".")
-            return words[1:2] if words[0] == "node" else ()
         case _:
             return ()
 
@@ -159,9 +166,9 @@ def _is_of_model(subject: str, document: Document, model: ModelName) -> bool:
         case ReplicaDocument() | ShardStatus() | EndpointShard() | PlacementVerdict():
             return document.model == model
         case Gone():
-            slot = slot_of(document.id)
+            slot, words = slot_of(document.id), _words(subject)
             own = slot is not None and slot.model == token(model)
-            return own or token(model) in subject.removeprefix(_STATE).split(".")[1:2]
+            return own or (words[0] in _OF_MODELS and words[1:2] == [token(model)])
         case _:
             return False
 

@@ -1,10 +1,11 @@
 """Which events concern what, on the log of an imagined fleet."""
 
+import pytest
 from msgspec.structs import replace
 
 from schemas import codec, subjects
-from schemas.documents import Card, CommandRecord, NodeInfo
-from schemas.ids import EventId, GpuUuid, NodeId
+from schemas.documents import Card, CommandRecord, Gone, NodeInfo
+from schemas.ids import EventId, GpuUuid, ModelName, NodeId, replica_id, token
 from services.fleet.telling.concerns import Slot, Target, concerns, patterns, slot_of
 from services.fleet.telling.happened import Happened, happened
 from tests.builders import (
@@ -146,3 +147,38 @@ def test_a_replicas_id_is_taken_apart() -> None:
     assert slot_of("tiny") is None
     assert slot_of("tiny-a-1") is None
     assert slot_of("Tiny-0-1") is None
+    assert slot_of("tiny-\u0661-1") is None
+
+
+ODD = ["org/Big.Model_X-1", "x" * 60, "a-x12345678", "Ünï"]
+
+
+# spec: O2 O5
+@pytest.mark.parametrize("model", ODD)
+def test_of_a_model_of_any_name_each_replica_is_known_by_its_id(model: str) -> None:
+    name = ModelName(model)
+    replica = replica_id(name, 2, 7)
+    assert slot_of(replica) == Slot(token(model), 2, 7)
+    fleet = Fleet(a_node("node-1"), models=[a_model(model)])
+    fleet.turn()
+    fleet.ready(model)
+    (placed,) = fleet.replicas(model)
+    log = log_of(fleet.script)
+    for target in (Target("replica", placed.id), Target("model", model)):
+        read = patterns(target)
+        of_it = [found for found in log if concerns(found, target)]
+        types = {found.event.type for found in of_it if found.event is not None}
+        assert {"replica.placed", "endpoints.published"} <= types
+        for found in of_it:
+            assert any(matches(pattern, found.subject) for pattern in read), found.subject
+
+
+@pytest.mark.parametrize("node", ["node-1", *ODD])
+def test_what_is_gone_of_a_node_of_any_name_concerns_it_and_no_model_of_that_name(
+    node: str,
+) -> None:
+    gone = happened(
+        3, subjects.node_info(NodeId(node)), an_event(Gone(id=node), kind="document.retired")
+    )
+    assert concerns(gone, Target("node", node))
+    assert not concerns(gone, Target("model", node))
