@@ -1,8 +1,10 @@
 """`--at`: the fleet as it was. The moment is understood here, in the asker's zone, and told back."""
 
 import os
+import re
 import time
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import TypeVar
@@ -24,6 +26,7 @@ F = TypeVar("F", bound=Frame)
 PAST_SECONDS = 60.0
 """An answer about the past is computed out of the log, and may take so long."""
 LOCALTIME = Path("/etc/localtime")
+_STAMP = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?Z")
 
 at_option = click.option(
     "--at",
@@ -42,10 +45,12 @@ def ask(
 ) -> Answer[F]:
     """The route's answer, of now or of the moment `at`, which is then told on stderr."""
     client = operator.client()
+    query = None if at is None else {"at": resolved(at)}
+    seconds = None if at is None else PAST_SECONDS
+    with told_here():
+        answer = client.ask(name, kind, path=path, query=query, seconds=seconds)
     if at is None:
-        return client.ask(name, kind, path=path)
-    query = {"at": resolved(at)}
-    answer = client.ask(name, kind, path=path, query=query, seconds=PAST_SECONDS)
+        return answer
     then = local(answer.frame.as_of) if answer.frame.as_of else "now"
     talk(f"as of {then}, sequence {answer.frame.as_of_seq:,}")
     return answer
@@ -59,9 +64,33 @@ def resolved(text: str) -> str:
     return str(found.sequence) if isinstance(found, AtSequence) else codec.rfc3339(found.seconds)
 
 
+@contextmanager
+def told_here() -> Generator[None]:
+    """Times in a refusal are told in the asker's zone."""
+    try:
+        yield
+    except Failure as failure:
+        raise Failure(
+            failure.exit_code,
+            failure.code,
+            locally(failure.message),
+            why=locally(failure.why),
+            steps=failure.steps,
+            details=failure.details,
+        ) from failure
+
+
+def locally(text: str) -> str:
+    """A text whose times are UTC, as it reads here."""
+    return _STAMP.sub(lambda found: local(found.group()), text)
+
+
 def local(at: str) -> str:
-    """A time of the log as it reads here, with its zone."""
-    return shown(codec.seconds(at), zone())
+    """A time of the log as it reads here, with its zone. What is no time is told as it stands."""
+    try:
+        return shown(codec.seconds(at), zone())
+    except (ValueError, OverflowError):
+        return at
 
 
 def short(at: str) -> str:
@@ -86,12 +115,30 @@ def now() -> float:
 
 
 def zone(environ: Mapping[str, str] = os.environ, localtime: Path = LOCALTIME) -> tzinfo:
-    """The asker's: TZ, else this machine's."""
+    """The asker's: TZ, else this machine's. A TZ that names none is a Failure: no time is guessed."""
     name = environ.get("TZ")
+    if name is not None:
+        return _named(name.removeprefix(":"))
     try:
-        if name is not None:
-            return ZoneInfo(name.lstrip(":")) if name else UTC
-        with localtime.open("rb") as file:
-            return ZoneInfo.from_file(file)
-    except (OSError, ValueError, ZoneInfoNotFoundError):
+        return _of_file(localtime)
+    except (OSError, ValueError):
         return datetime.fromtimestamp(now(), UTC).astimezone().tzinfo or UTC
+
+
+def _named(name: str) -> tzinfo:
+    try:
+        if name.startswith("/"):
+            return _of_file(Path(name))
+        return ZoneInfo(name) if name else UTC
+    except (OSError, ValueError, ZoneInfoNotFoundError) as error:
+        raise Failure(
+            Exit.USAGE,
+            "bad_zone",
+            f"TZ names no time zone that is known here: `{escaped(name[:40])}`",
+            why="write a name such as Europe/Berlin or UTC; unset, TZ is this machine's",
+        ) from error
+
+
+def _of_file(path: Path) -> tzinfo:
+    with path.open("rb") as file:
+        return ZoneInfo.from_file(file)

@@ -4,13 +4,12 @@ from collections.abc import Iterator
 
 import click
 
-from ctl.at import ask, at_option, zone
+from ctl.at import ask, at_option, local
 from ctl.catalog import Revision
 from ctl.failure import Exit
 from ctl.listing import print_list
 from ctl.operator import Operator, Verb
 from ctl.render import UNKNOWN, Column, escaped, result, talk
-from schemas import codec
 from schemas.frames import Accepted
 from schemas.history import (
     CatalogDiff,
@@ -21,7 +20,6 @@ from schemas.history import (
     RollbackCatalog,
 )
 from schemas.ids import ModelName
-from services.fleet.telling.moments import shown
 
 NOT_SET = "(not set)"
 MOST_NAMED = 3
@@ -29,7 +27,7 @@ MOST_NAMED = 3
 
 COLUMNS = (
     Column[RevisionRow]("REV", lambda row: f"r{row.revision}{'*' if row.current else ''}"),
-    Column[RevisionRow]("WHEN", lambda row: shown(codec.seconds(row.at), zone())),
+    Column[RevisionRow]("WHEN", lambda row: local(row.at)),
     Column[RevisionRow]("WHO", lambda row: row.author or UNKNOWN),
     Column[RevisionRow]("CHANGES", lambda row: _changes(row)),
     Column[RevisionRow]("REASON", lambda row: row.reason),

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping
 
 import click
 
-from ctl.at import heading, now, resolved, short, zone
+from ctl.at import heading, now, resolved, short, told_here, zone
+from ctl.client import Answer
 from ctl.failure import Exit, Failure
 from ctl.operator import Operator, Verb
 from ctl.render import UNKNOWN, encoded, escaped, result, talk
@@ -66,9 +67,7 @@ def events(
     }
     told = {name: text for name, text in query.items() if text}
     if operator.output in {"json", "yaml"} and not follow:
-        answer = operator.client().ask(
-            "events", EventList, query=told | {"limit": str(limit or PART)}, seconds=ANSWER_SECONDS
-        )
+        answer = _ask(operator, told | {"limit": str(limit or PART)}, follow=False)
         result(encoded(answer.body, operator.output))
         return
     _print(operator, _rows(operator, told, follow=follow, limit=limit))
@@ -88,7 +87,7 @@ def _rows(
     while True:
         part = PART if left is None else min(PART, left)
         wait = {"wait": str(WAIT_SECONDS)} if follow else {}
-        answer = _ask(operator, asked | wait | {"limit": str(part)}, follow=follow)
+        answer = _ask(operator, asked | wait | {"limit": str(part)}, follow=follow).frame
         yield from answer.items
         left = None if left is None else left - len(answer.items)
         if left == 0:
@@ -104,12 +103,15 @@ def _rows(
             asked |= {"until": str(answer.end_seq)}
 
 
-def _ask(operator: Operator, query: Mapping[str, str], *, follow: bool) -> EventList:
+def _ask(operator: Operator, query: Mapping[str, str], *, follow: bool) -> Answer[EventList]:
     """A follower waits for whatever can pass."""
     told = False
     while True:
         try:
-            answer = operator.client().ask("events", EventList, query=query, seconds=ANSWER_SECONDS)
+            with told_here():
+                answer = operator.client().ask(
+                    "events", EventList, query=query, seconds=ANSWER_SECONDS
+                )
         except Failure as failure:
             if not follow or failure.exit_code != Exit.UNREACHABLE or failure.code in _LASTING:
                 raise
@@ -118,7 +120,7 @@ def _ask(operator: Operator, query: Mapping[str, str], *, follow: bool) -> Event
             told = True
             time.sleep(RETRY_SECONDS)
         else:
-            return answer.frame
+            return answer
 
 
 _LASTING = {"unauthorized", "forbidden", "no_token", "not_understood"}

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import click
 
-from ctl.at import ask, at_option, heading, short
+from ctl.at import ask, at_option, heading, locally, short
 from ctl.operator import Operator, Verb
 from ctl.render import UNKNOWN, escaped, result
 from schemas.history import CauseRow, Why
@@ -38,9 +38,9 @@ gpu = about("gpu", "Why a card is held, and by whom, or takes no replica.")
 
 def _lines(told: Why, *, wide: bool) -> Iterator[str]:
     first, *rest = told.answer
-    yield from _wrapped(escaped(first), "", wide=wide)
+    yield from _wrapped(escaped(locally(first)), "", wide=wide)
     for line in rest:
-        yield from _wrapped(escaped(line), "  ", wide=wide)
+        yield from _wrapped(escaped(locally(line)), "  ", wide=wide)
     if told.chain:
         yield ""
         yield f"{'SEQ':>9}  {heading(told.chain[0].at):<16}{'CAUSE':>9}  WHAT, the newest first"
@@ -53,7 +53,7 @@ def _lines(told: Why, *, wide: bool) -> Iterator[str]:
 def _row(row: CauseRow, cause: int | None, *, wide: bool) -> Iterator[str]:
     named = UNKNOWN if cause is None else str(cause)
     begin = f"{row.seq:>9}  {short(row.at):<16}{named:>9}  "
-    first, *rest = _wrapped(escaped(row.summary), "", wide=wide, width=WIDTH - len(begin))
+    first, *rest = _wrapped(escaped(locally(row.summary)), "", wide=wide, width=WIDTH - len(begin))
     yield begin + first
     yield from (" " * len(begin) + line for line in rest)
     if wide:

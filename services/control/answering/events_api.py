@@ -20,8 +20,16 @@ from schemas.history import (
     EventRow,
     TargetKind,
 )
-from services.control.answering.past import BadQuery, Outside, PastFleet, outside
+from services.control.answering.past import (
+    BadQuery,
+    Outside,
+    PastFleet,
+    number_of,
+    outside,
+    time_of,
+)
 from services.control.loop import Loop
+from services.fleet.telling import moments
 from services.fleet.telling.concerns import Target, concerns, patterns
 from services.fleet.telling.event_rows import event_row
 from services.fleet.telling.happened import happened
@@ -79,11 +87,11 @@ class Events:
 
     async def _first(self, query: Mapping[str, str], asked: Asked, kept: Bounds) -> int:
         if text := query.get("from"):
-            return _number("from", text)
+            return number_of("from", text)
         if text := query.get("since"):
-            if text.isdecimal():
-                return max(kept.first, int(text))
-            before = await sequence_at(self._loop.connection, _time(text) - 1e-6)
+            if (sequence := moments.sequence(text)) is not None:
+                return max(kept.first, sequence)
+            before = await sequence_at(self._loop.connection, time_of(text) - 1e-6)
             return max(kept.first, before + 1)
         return kept.first if asked.target else max(kept.first, kept.last - USUAL_EVENTS + 1)
 
@@ -92,9 +100,9 @@ class Events:
         text = query.get("until")
         if not text:
             return None
-        if text.isdecimal():
-            return int(text)
-        return await sequence_at(self._loop.connection, _time(text))
+        if (sequence := moments.sequence(text)) is not None:
+            return sequence
+        return await sequence_at(self._loop.connection, time_of(text))
 
     async def _is_there(self, first: int, last: int | None, ends: float) -> bool:
         """Whether there is something from `first` on, after waiting for it."""
@@ -148,8 +156,8 @@ def _asked(query: Mapping[str, str]) -> Asked:
     return Asked(
         target=_target(query.get("for", "")),
         type=query.get("type", ""),
-        limit=max(1, min(MOST_EVENTS, _number("limit", query.get("limit", str(MOST_EVENTS))))),
-        wait_seconds=min(LONGEST_WAIT_SECONDS, float(_number("wait", query.get("wait", "0")))),
+        limit=max(1, min(MOST_EVENTS, number_of("limit", query.get("limit", str(MOST_EVENTS))))),
+        wait_seconds=min(LONGEST_WAIT_SECONDS, float(number_of("wait", query.get("wait", "0")))),
     )
 
 
@@ -161,16 +169,3 @@ def _target(text: str) -> Target | None:
         if known == kind and name:
             return Target(known, name)
     raise BadQuery(f"`{text}` is not one of {', '.join(f'{k}/NAME' for k in get_args(TargetKind))}")
-
-
-def _number(name: str, text: str) -> int:
-    if not text.isdecimal():
-        raise BadQuery(f"{name}: `{text}` is not a number")
-    return int(text)
-
-
-def _time(text: str) -> float:
-    try:
-        return codec.seconds(text)
-    except ValueError as error:
-        raise BadQuery(f"`{text}` is neither a sequence nor an RFC 3339 time") from error

@@ -13,7 +13,14 @@ from msgspec.structs import replace
 from schemas import api, codec, frames, history, subjects
 from services.control.answering.events_api import Events
 from services.control.answering.pages import PAGES, Seen
-from services.control.answering.past import BadQuery, Busy, Outside, PastFleet, Then
+from services.control.answering.past import (
+    BadQuery,
+    Busy,
+    Outside,
+    PastFleet,
+    Then,
+    number_of,
+)
 from services.control.answering.tokens import Token
 from services.control.answering.why_api import tell_why
 from services.control.commanding.commands import not_kept
@@ -162,7 +169,4 @@ def _newest(state: FleetState) -> float:
 
 
 def _revision(text: str) -> int:
-    digits = text.removeprefix("r")
-    if not digits.isdecimal():
-        raise BadQuery(f"`{text}` is not a revision")
-    return int(digits)
+    return number_of("revision", text.removeprefix("r"))

@@ -16,6 +16,7 @@ from msgspec import Struct
 from schemas import codec
 from schemas.ids import LogId
 from services.fleet.state import FleetState
+from services.fleet.telling import moments
 from services.log.connect import Connection
 from services.log.history import Bounds, bounds, message_at, sequence_at
 from services.log.state_at import NotKept, state_at
@@ -78,12 +79,12 @@ class PastFleet:
     async def then(self, text: str, now: float) -> Then:
         """A sequence, or an RFC 3339 time. Raises BadQuery, Outside."""
         kept = await bounds(self._connection)
-        if text.isdecimal():
-            sequence = int(text)
+        sequence = moments.sequence(text)
+        if sequence is not None:
             if sequence > kept.last:
                 raise Outside("not_yet", f"sequence {sequence:,} is yet to come", _ends(kept))
             return Then(sequence, await self._stamp(sequence))
-        seconds = _seconds(text)
+        seconds = time_of(text)
         newest = max(now, kept.last_stamp)
         if seconds > newest + AHEAD_SECONDS:
             raise Outside("not_yet", f"{text} is yet to come", _ends(kept))
@@ -105,11 +106,21 @@ class PastFleet:
         return found
 
 
-def _seconds(text: str) -> float:
-    try:
-        return codec.seconds(text)
-    except ValueError as error:
-        raise BadQuery(f"`{text}` is neither a sequence nor an RFC 3339 time") from error
+def time_of(text: str) -> float:
+    """Raises BadQuery."""
+    seconds = moments.rfc3339_seconds(text)
+    if seconds is None:
+        what = "neither a sequence nor an RFC 3339 time of the years 1970 to 9998"
+        raise BadQuery(f"`{text[:40]}` is {what}")
+    return seconds
+
+
+def number_of(name: str, text: str) -> int:
+    """Raises BadQuery."""
+    number = moments.sequence(text)
+    if number is None:
+        raise BadQuery(f"{name}: `{text[:40]}` is not a number")
+    return number
 
 
 def outside(first: int, stamp: float, parent: LogId | None = None) -> Outside:

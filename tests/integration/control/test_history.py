@@ -349,6 +349,12 @@ async def what_is_not_kept_is_refused(control: Control) -> None:
     assert (await refused(control, "status", at=10**9))[1].startswith("not_yet: the log ends at")
     assert (await refused(control, "status", at="2100-01-01T00:00:00Z"))[1].startswith("not_yet")
     assert (await refused(control, "status", at="yesterday"))[1].startswith("bad_request")
+    for moment in ("9" * 4400, "9999-12-31T23:59:59.999999Z", "0001-01-01T00:00:00+14:00"):
+        for path, key in (("status", "at"), ("events", "since"), ("events", "until")):
+            status, _ = await refused(control, path, **{key: moment})
+            assert status == 400, (path, key, moment)
+    for digits in ("\u0661", "9" * 4400):
+        assert (await refused(control, f"catalog/revisions/{quote(digits)}"))[0] == 400
     assert (await refused(control, "events", for_=f"pod/{quote('x')}"))[0] == 400
     assert (await refused(control, "events", from_=10**9))[1].startswith("not_yet")
 

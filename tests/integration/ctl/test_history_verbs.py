@@ -11,7 +11,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from ctl.at import zone
-from ctl.failure import Exit
+from ctl.failure import Exit, Failure
 from ctl.main import run
 from schemas import codec
 from schemas.api import CatalogView, NodeList, Status
@@ -129,7 +129,24 @@ def test_the_zone_is_that_of_tz_or_of_the_machine(tmp_path: Path) -> None:
     assert zone({"TZ": ":Asia/Tokyo"}) == ZoneInfo("Asia/Tokyo")
     assert zone({"TZ": ""}) is UTC
     assert zone({}, tmp_path / "none") is not None
-    assert zone({"TZ": "no/such"}) is not None
+    assert zone({"TZ": ":/etc/localtime"}) is not None
+
+
+@pytest.mark.parametrize("name", ["no/such", "Europe", "/no/such", "CETT", "\x00", "../x"])
+def test_a_zone_that_there_is_not_is_refused(name: str) -> None:
+    with pytest.raises(Failure) as refused:
+        zone({"TZ": name})
+    assert (refused.value.exit_code, refused.value.code) == (Exit.USAGE, "bad_zone")
+
+
+def test_a_refusal_is_told_in_the_askers_zone(capfd: pytest.CaptureFixture[str]) -> None:
+    why = "kept from 2026-11-30T12:00:00.123456Z, sequence 1"
+    no = Refusal(as_of_seq=1, code="not_kept", message="that is not kept", why=why)
+    for words in (["status", "--at", "7"], ["why", "node", "n"], ["events", "--from-seq", "1"]):
+        with answering(404, codec.encode(no)) as server:
+            assert run([*words, "--server", server.url]) == Exit.NOT_FOUND
+        told = capfd.readouterr().err
+        assert "  why:  kept from 2026-11-30 13:00:00 CET, sequence 1\n" in told
 
 
 # spec: O2

@@ -1,9 +1,11 @@
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from zoneinfo import ZoneInfo
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
-from services.fleet.telling.moments import AtSequence, AtTime, moment
+from services.fleet.telling.moments import AtSequence, AtTime, moment, rfc3339_seconds, sequence
 from services.fleet.units import Wrong
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -33,6 +35,8 @@ def told(text: str, now: float = NOW) -> tuple[str, str]:
         ("2026-11-29T03:12:00Z", "2026-11-29T03:12:00+00:00", "2026-11-29 04:12:00 CET"),
         ("2026-11-29T03:12:00-05:00", "2026-11-29T08:12:00+00:00", "2026-11-29 09:12:00 CET"),
         ("2026-11-29T03:12:00.25Z", "2026-11-29T03:12:00.250000+00:00", "2026-11-29 04:12:00 CET"),
+        ("2026-11-29t03:12:00z", "2026-11-29T03:12:00+00:00", "2026-11-29 04:12:00 CET"),
+        ("2026-11-29t03:12", "2026-11-29T02:12:00+00:00", "2026-11-29 03:12:00 CET"),
         ("-2h", "2026-11-30T10:00:00+00:00", "2026-11-30 11:00:00 CET"),
         ("-1h30m", "2026-11-30T10:30:00+00:00", "2026-11-30 11:30:00 CET"),
         ("now", "2026-11-30T12:00:00+00:00", "2026-11-30 13:00:00 CET"),
@@ -75,3 +79,65 @@ def test_what_is_no_moment_says_how_to_write_one(text: str) -> None:
     found = moment(text, NOW, BERLIN)
     assert isinstance(found, Wrong)
     assert found.hint
+
+
+TOKYO = ZoneInfo("Asia/Tokyo")
+ZONES = st.sampled_from([BERLIN, TOKYO, UTC, timezone(timedelta(hours=-14))])
+WORDS = st.lists(st.sampled_from(["today", "yesterday", "now", "-off", "0001-01-01", "12:00", "Z"]))
+
+
+# spec: O5
+@given(
+    text=st.text()
+    | st.from_regex(r"-?[0-9TtZz:_,.+ dhms-]{1,60}", fullmatch=True)
+    | st.datetimes(timezones=ZONES).map(lambda time: time.isoformat())
+    | st.datetimes().map(str)
+    | WORDS.map(" ".join),
+    zone=ZONES,
+)
+@example("9" * 5000, UTC)
+@example("-" + "9" * 5000 + "d", UTC)
+@example("9999-12-31T23:59:59.999999Z", TOKYO)
+@example("0001-01-01", TOKYO)
+@example("0001-01-01 00:00", BERLIN)
+@example("0001-01-01T00:00:00+14:00", UTC)
+@example("9999-12-31", timezone(timedelta(hours=-14)))
+def test_whatever_is_written_is_a_moment_or_told_to_be_none(text: str, zone: tzinfo) -> None:
+    match moment(text, NOW, zone):
+        case AtTime(seconds, local):
+            assert local
+            assert datetime.fromtimestamp(seconds, UTC).year >= 1970
+        case AtSequence(number):
+            assert 0 < number < 2**63
+        case Wrong(message, hint):
+            assert message
+            assert hint
+
+
+@given(st.text() | st.datetimes(timezones=ZONES).map(lambda time: time.isoformat()))
+@example("9" * 4400)
+@example("9999-12-31T23:59:59.999999Z")
+@example("\u0661\u0662")
+def test_what_a_server_is_sent_is_a_sequence_or_a_time_or_neither(text: str) -> None:
+    number, seconds = sequence(text), rfc3339_seconds(text)
+    assert number is None or seconds is None
+    assert number is None or text.isascii()
+
+
+def test_a_time_without_a_zone_is_none_to_a_server() -> None:
+    assert rfc3339_seconds("2026-11-29T03:12:00") is None
+    assert rfc3339_seconds("1970-01-01t00:00:01z") == 1.0
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("-1", "write `-1m` for minutes, `-1h` for hours"),
+        ("-1000000d", "write how long ago, for example `-90s`, `-15m`, `-2h` or `-3d`"),
+        ("0", "the first one of a log is 1"),
+    ],
+)
+def test_a_hint_can_be_followed(text: str, hint: str) -> None:
+    found = moment(text, NOW, BERLIN)
+    assert isinstance(found, Wrong)
+    assert found.hint == hint
