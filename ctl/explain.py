@@ -38,4 +38,4 @@ def _decided(told: Explanation) -> str:
     if told.decided == "nothing yet":
         return "nothing decided yet"
     word = "" if told.decided == "placed" else f"{told.decided}, "
-    return f"{word}decided at seq {told.decided_at_seq:,} by rules {told.rules}"
+    return f"{word}decided on what was known at seq {told.decided_at_seq:,}, by rules {told.rules}"

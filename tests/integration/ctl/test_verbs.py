@@ -301,7 +301,7 @@ def test_explain_says_why_each_node_was_refused_and_answers_no(
         now="would go to b",
     )
     assert shown(capfd, frame, "explain-placement", "m", exit_code=Exit.NO).splitlines() == [
-        "m: 0 of 1 placed; unplaceable, decided at seq 8 by rules 1",
+        "m: 0 of 1 placed; unplaceable, decided on what was known at seq 8, by rules 1",
         "  1 x cores: 4 needed",
         "  a  cores: 1 free, 4 needed",
         "  b  fits",
