@@ -3,7 +3,8 @@
 import gc
 import sys
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from time import process_time, time
 from typing import TypeVar
 
@@ -12,9 +13,12 @@ from bench.measuring import table
 from schemas import codec
 from services.control.deciding.reconcile import decide
 from services.control.deciding.silence import Silence
+from services.fleet.families import family_of
 from services.fleet.state import FleetState
 
 T = TypeVar("T")
+
+MANY = 1000
 
 
 def run(options: Namespace) -> int:
@@ -43,6 +47,7 @@ def run(options: Namespace) -> int:
     count, megabytes = len(messages), sum(len(m[2]) for m in messages) / 1e6
     rows = [
         ("decode and apply", f"{folded:.3f}", f"{count / folded:,.0f} documents/s"),
+        *_of_each_family(options.rounds, messages),
         ("decode the envelope alone", f"{envelopes:.3f}", f"{count / envelopes:,.0f} events/s"),
         ("full pass, nothing to do", f"{settled:.3f}", ""),
         ("full pass, one replica missing", f"{decided:.3f}", f"{len(decision.drafts)} documents"),
@@ -53,6 +58,25 @@ def run(options: Namespace) -> int:
         + "\n"
     )
     return 0
+
+
+def _of_each_family(
+    rounds: int, messages: list[tuple[int, str, bytes]]
+) -> Iterator[tuple[str, str, str]]:
+    """Of the families with many documents, each alone."""
+    by_family: dict[str, list[tuple[int, str, bytes]]] = {}
+    for message in messages:
+        found = family_of(message[1])
+        assert found is not None, message[1]
+        by_family.setdefault(found[0].table, [messages[0]]).append(message)
+    gc.disable()
+    for family, own in by_family.items():
+        if len(own) > MANY:
+            spent, _ = _best(rounds, partial(_fold, own))
+            size = sum(len(message[2]) for message in own) / len(own)
+            rate = f"{len(own) / spent:,.0f} documents/s of {size:,.0f} bytes"
+            yield f"of these, {family}", f"{spent:.3f}", rate
+    gc.enable()
 
 
 def _fold(messages: list[tuple[int, str, bytes]]) -> FleetState:
