@@ -90,5 +90,6 @@ async def fold(state: FleetState, documents: Sequence[Stored]) -> None:
 def superseded(state: FleetState) -> list[tuple[str, int]]:
     """Subjects whose last message holds nothing for this version, and where it stands: a good one
     before it is still in force."""
-    bad = {**state.unreadable, **state.unknown}
-    return sorted((subject, found.sequence) for subject, found in bad.items())
+    bad = {subject: found.sequence for subject, found in state.unreadable.items()}
+    bad |= {subject: found.sequence for subject, found in state.unknown.items()}
+    return sorted(bad.items())
