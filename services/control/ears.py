@@ -17,7 +17,7 @@ from time import monotonic
 from schemas import subjects
 from schemas.beats import AgentBeat, ControlBeat, RouterBeat
 from schemas.documents import NodeInfo
-from schemas.ids import ControlId, NodeId, RouterId
+from schemas.ids import ControlId, LogId, NodeId, RouterId
 from services.control.damage import Reported
 from services.control.deciding.silence import PROBE_SECONDS, UNREACHABLE_SECONDS, Hearing
 from services.control.followers import Followers
@@ -117,6 +117,19 @@ class Ears:
         """What agents and routers said lately of the log that they follow."""
         now = monotonic()
         return [report for report, at in self._reports.values() if _is_new(at, now)]
+
+    def followed(self) -> dict[str, LogId]:
+        """Who said lately that he follows a log, and which."""
+        now = monotonic()
+        told = {report.who: report.log for report in self.reports()}
+        for (control, _), (beat, at) in self.controls.items():
+            if _is_new(at, now):
+                told[f"control {control}"] = beat.log
+        return {who: log_id for who, log_id in told.items() if log_id is not None}
+
+    def hearing_seconds(self) -> float:
+        """How long everybody who beats has had the time to be heard."""
+        return self.hearing.measure(monotonic()).hearing_seconds
 
     def damaged_agents(self) -> dict[NodeId, str]:
         """Why agents that beat act on no assignment, where they say so."""

@@ -103,7 +103,7 @@ class Loop:
             connection,
             leadership.control,
             seen,
-            self.ears.reports,
+            self.ears,
             lambda: self.now(),
             nats_monitor,
             log_replicas,

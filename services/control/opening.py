@@ -1,12 +1,13 @@
 """Opens the log, and keeps an eye on it: is it the one that was here before? Shell.
 
-Its streams are made only by a control that has never seen a log, or where the log stands already; a
-log that is gone is never made anew. While it is damaged (`damage.py`), nothing is followed, and it is
-looked at again every two seconds.
+Its streams are made only by a control that has never seen a log and hears of none, or where the log
+stands already; a log that is gone is never made anew. STATE is, from a LOG that tells all of it. While
+the log is damaged (`damage.py`), nothing is followed, and it is looked at again every two seconds.
 
 How it fails: NATS away, or an answer that does not come: Unavailable, and the caller tries again.
 """
 
+import asyncio
 import secrets
 from collections.abc import Callable
 
@@ -17,10 +18,11 @@ from schemas import codec, subjects
 from schemas.documents import Genesis
 from schemas.ids import ControlId, EventId, LogId
 from schemas.recovery import Damage
-from services.control.damage import Reported, SeenFile, describe, doubted, judge
+from services.control.damage import SeenFile, describe, doubted, judge
+from services.control.ears import Ears
 from services.control.leader import Leadership
 from services.control.seal import Envelope
-from services.fleet.damage import Found
+from services.fleet.damage import Found, Seen
 from services.fleet.state import FleetState
 from services.garbage import search_no_more_in_what_is_there, search_paused
 from services.log import streams
@@ -31,11 +33,14 @@ from services.log.event_ids import new_event_id
 from services.log.guarded import write
 from services.log.history import bounds
 from services.log.identity import look
-from services.log.rebuild import make_room
+from services.log.message import Unavailable
+from services.log.rebuild import make_room, tells_all
 from services.log.snapshot import get_from_log
 from services.log.streams import LogMissing
 
 FORMAT = 1
+LISTEN_SECONDS = 1.5
+"""Before a first log begins: whoever follows another one has said so, at a beat a second."""
 SLACK_SECONDS = 2 * 24 * 3600.0
 """A leader writes at least once a day: what LOG's age takes ends so near its limit."""
 
@@ -64,7 +69,7 @@ class Opener:
         connection: Connection,
         control: ControlId,
         seen: SeenFile,
-        reports: Callable[[], list[Reported]],
+        ears: Ears,
         now: Callable[[], float],
         monitor: tuple[str, int] | None = None,
         replicas: int | None = None,
@@ -77,21 +82,20 @@ class Opener:
         """What others say of the log and is not believed."""
         self.last_read = FleetState()
         """What STATE held at the last try, damaged or not."""
+        self.found: Found | None = None
+        """What was judged at the last look."""
         self._connection = connection
         self._control = control
         self._seen = seen
-        self._reports = reports
+        self._ears = ears
         self._now = now
         self._monitor = monitor
         self._replicas = replicas
 
     async def open(self) -> Opened:
         """One try. Raises Damaged, or Unavailable."""
-        seen, reports = self._seen.seen, self._reports()
-        if seen is None or await streams.exists(self._connection):
-            self.warnings = tuple(
-                await streams.create(self._connection, self._replicas, self._monitor)
-            )
+        seen, reports = self._seen.seen, self._ears.reports()
+        await self._make(seen)
         state = self.last_read = await self._read_state()
         found = await look(self._connection, seen)
         self._judge(found, judge(found, state, state.sequence, reports))
@@ -105,11 +109,51 @@ class Opener:
 
     async def inspect(self, state: FleetState) -> None:
         """Of a log that is followed. Raises Damaged, or Unavailable."""
-        seen, applied, reports = self._seen.seen, state.sequence, self._reports()
+        seen, applied, reports = self._seen.seen, state.sequence, self._ears.reports()
+        if not await streams.has(self._connection, subjects.STATE):
+            await self._make_state(state)
         found = await look(self._connection, seen)
         self._judge(found, judge(found, state, applied, reports))
         self.doubted = doubted(found, state, reports)
         self.past = await self._purged(state)
+
+    async def _make(self, seen: Seen | None) -> None:
+        """The streams, where they may be made or put right. Raises Damaged."""
+        has_log = await streams.has(self._connection, subjects.LOG)
+        if not has_log and seen is not None:
+            return
+        if not has_log:
+            await self._listen()
+        if has_log and not await streams.has(self._connection, subjects.STATE):
+            await self._make_state(FleetState())
+        else:
+            self.warnings = await self._create()
+
+    async def _create(self) -> tuple[str, ...]:
+        return tuple(await streams.create(self._connection, self._replicas, self._monitor))
+
+    async def _listen(self) -> None:
+        """Whether somebody follows a log, though none is there and this control never saw one."""
+        while (left := LISTEN_SECONDS - self._ears.hearing_seconds()) > 0:
+            await asyncio.sleep(left)
+            if not self._connection.connected:
+                raise Unavailable("no connection to NATS")
+        found = await look(self._connection)
+        told = next(iter(sorted(self._ears.followed().items())), None)
+        if found.missing and told is not None:
+            self._judge(found, f"{found.missing}; {told[0]} follows log {told[1]}")
+
+    async def _make_state(self, state: FleetState) -> None:
+        """It is gone; LOG may tell all that it held. Raises Damaged."""
+        reports = self._ears.reports()
+        found = await look(self._connection, self._seen.seen)
+        reason = judge(found, state, state.sequence, reports)
+        if reason is None and not await tells_all(self._connection):
+            reason = f"stream {subjects.STATE} is gone, and LOG no longer tells all of it"
+        self._judge(found, reason)
+        log.warning("state.made_anew", head=found.head)
+        made = f"{subjects.STATE} was gone: it is made anew from LOG, and nothing is missing"
+        self.warnings = (*await self._create(), made)
 
     async def _purged(self, state: FleetState) -> tuple[str, ...]:
         """What was taken out of LOG's beginning, though its age did not take it."""
@@ -125,6 +169,7 @@ class Opener:
         )
 
     def _judge(self, found: Found, reason: str | None) -> None:
+        self.found = found
         if reason is None:
             if self.damage is not None:
                 log.info("log.mended", head=found.head)
@@ -146,21 +191,23 @@ class Opener:
         log.info("log.read", replicas=len(state.replicas), sequence=state.sequence)
         return state
 
-    async def begin_anew(self, genesis: Genesis, above: int, leadership: Leadership) -> bool:
+    async def begin_anew(
+        self, lost: Found, genesis: Genesis, above: int, leadership: Leadership
+    ) -> bool:
         """A recovery: this log follows on one that was lost, and we lead it. False: another was first.
 
+        `lost`: what was judged as damage; nobody has begun a log since then, or it is that one's.
         `above`: no sequence that anybody has seen of the lost log is used again. Raises ApiError where
         the server refuses, LogDamaged where it makes no stream, Unavailable.
         """
         self.warnings = tuple(await make_room(self._connection, above, self._replicas))
-        before = await get_from_log(self._connection, subjects.GENESIS)
         epoch = await get_from_log(self._connection, subjects.CONTROL_EPOCH)
         head = await streams.head(self._connection)
         envelope = Envelope(
             log=genesis.log_id, control=self._control, now=self._now(), seen=head, epoch=0
         )
         begun = envelope.seal(subjects.GENESIS, "log.recovered", genesis, _new_id(envelope))
-        if await claim(self._connection, begun, 0 if before is None else before.sequence) is None:
+        if await claim(self._connection, begun, lost.genesis_at) is None:
             return False
         document = leadership.document(FleetState(), codec.rfc3339(envelope.now))
         lead = envelope.seal(subjects.CONTROL_EPOCH, "control.claimed", document, _new_id(envelope))

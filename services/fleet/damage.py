@@ -51,6 +51,8 @@ class Found(Struct, frozen=True):
     seen: Seen | None = None
     stamp: float = 0.0
     """When LOG stored what stands at `seen.highest`; 0.0: not known, or no longer there."""
+    genesis_at: int = 0
+    """LOG sequence of the last genesis there, readable or not; 0: LOG holds none."""
 
 
 SAME_SECONDS = 0.001

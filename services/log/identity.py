@@ -38,6 +38,7 @@ async def look(connection: Connection, seen: Seen | None = None) -> Found:
     except streams.LogDamaged as error:
         return Found(None, 0, missing=str(error), seen=seen)
     stored = await get_from_log(connection, subjects.GENESIS)
+    at = 0 if stored is None else stored.sequence
     if stored is None:  # Never there, or aged away: then STATE has it.
         if not await streams.exists(connection):
             return Found(None, head, missing=f"stream {subjects.STATE} is gone", seen=seen)
@@ -46,9 +47,10 @@ async def look(connection: Connection, seen: Seen | None = None) -> Found:
         return Found(None, head, seen=seen)
     match read(stored.subject, stored.payload, Genesis):
         case Read(document=genesis):
-            return Found(genesis, head, seen=seen, stamp=await _stamp(connection, seen))
+            stamp = await _stamp(connection, seen)
+            return Found(genesis, head, seen=seen, stamp=stamp, genesis_at=at)
         case other:
-            return Found(None, head, unreadable=other.reason, seen=seen)
+            return Found(None, head, unreadable=other.reason, seen=seen, genesis_at=at)
 
 
 async def _stamp(connection: Connection, seen: Seen | None) -> float:

@@ -16,8 +16,8 @@ from schemas import subjects
 from services.fleet.state import FleetState
 from services.log import api, streams
 from services.log.connect import Connection
-from services.log.history import read_range
-from services.log.snapshot import read_history, read_state
+from services.log.history import bounds, read_range
+from services.log.snapshot import get_from_log, read_history, read_state
 from services.log.stored import Stored
 from services.log.streams import LogDamaged
 
@@ -36,6 +36,18 @@ async def what_is_left(connection: Connection, below: int | None = None) -> Flee
         if below is None or stored.sequence < below:
             state.apply(stored.sequence, stored.subject, stored.payload)
     return state
+
+
+async def tells_all(connection: Connection) -> bool:
+    """Whether STATE can be made from LOG: nothing was ever there, or all is from the genesis on.
+
+    Raises LogMissing, Unavailable.
+    """
+    found = await bounds(connection)
+    if not found.last:
+        return True
+    genesis = await get_from_log(connection, subjects.GENESIS)
+    return genesis is not None and found.first <= genesis.sequence
 
 
 async def make_room(connection: Connection, above: int, replicas: int | None) -> list[str]:

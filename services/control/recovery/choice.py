@@ -9,7 +9,7 @@ from schemas.beats import AgentBeat
 from schemas.documents import CatalogRevision
 from schemas.ids import ModelName, ReplicaId
 from schemas.recovery import Recover, Way, WayOut
-from services.control.commanding.commands import No
+from services.control.commanding.commands import No, typed_file, with_reason
 from services.control.deciding.current import CurrentCatalog, find_revision, next_revision
 from services.control.recovery.handover import would_end
 from services.fleet.catalog import EMPTY, Catalog, CatalogFaults, from_yaml
@@ -101,10 +101,10 @@ def choose(known: Known, request: Recover, run: Mapping[ReplicaId, ModelName]) -
 
 def _again(request: Recover, ending: Iterable[ModelName]) -> str:
     """The same command, with the models that may end named."""
-    file = "" if request.catalog is None else f" --catalog {shlex.quote(request.file or 'FILE')}"
+    file = "" if request.catalog is None else f" --catalog {typed_file(request.file)}"
     names = sorted({*request.prune, *ending})
     prune = "".join(f" --prune {shlex.quote(name)}" for name in names)
-    return f"{VERB} --from {request.way}{file}{prune}"
+    return f"{VERB} --from {request.way}{file}{prune}{with_reason(request.reason)}"
 
 
 def _catalog(base: FleetState, request: Recover) -> tuple[Catalog, CatalogRevision] | No:
@@ -120,7 +120,7 @@ def _catalog(base: FleetState, request: Recover) -> tuple[Catalog, CatalogRevisi
         return No(
             "no_catalog",
             "agents know no catalog: one must be given",
-            next=f"{VERB} --from agents --catalog FILE",
+            next=f"{VERB} --from agents --catalog FILE{with_reason(request.reason)}",
         )
     current = CurrentCatalog().read(base)
     if current.refused:
@@ -128,7 +128,7 @@ def _catalog(base: FleetState, request: Recover) -> tuple[Catalog, CatalogRevisi
             "no_catalog",
             "the catalog that was in force cannot be used",
             why=current.refused,
-            next=f"{VERB} --from {request.way} --catalog FILE",
+            next=f"{VERB} --from {request.way} --catalog FILE{with_reason(request.reason)}",
         )
     held = find_revision(base, current.revision) if current.revision else None
     if held is None:

@@ -16,7 +16,6 @@ How it fails:
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
-from time import monotonic
 
 import structlog
 
@@ -46,6 +45,7 @@ from services.control.recovery.handover import (
 from services.control.recovery.job import Job, JobFile
 from services.control.writing import Writing
 from services.fleet.catalog import CatalogFaults, from_json
+from services.fleet.damage import Found
 from services.fleet.state import FleetState
 from services.log.api import ApiError
 from services.log.connect import Connection
@@ -166,23 +166,32 @@ class Recovering:
         """Choose a way, and begin the new log if none is begun. Raises Unavailable."""
         async with self._lock:
             state = self._state()
-            if self._opener.damage is None and not is_recovering(state):
+            lost = None if self._opener.damage is None else self._opener.found
+            if lost is None and not is_recovering(state):
                 return self._refuse(
                     No("not_damaged", "the log is sound: there is nothing to recover")
                 )
-            heard = self._heard_seconds()
+            heard = self._ears.hearing_seconds()
             if heard < UNREACHABLE_SECONDS:
                 return self._refuse(_too_soon(heard))
             known = await self._known()
             found = choose(known, request, running(self._best(known), known.beats))
             if isinstance(found, No):
                 return self._refuse(found)
-            return await self._take(found, request, actor, known)
+            return await self._take(found, request, actor, known, lost)
 
-    async def _take(self, chosen: Chosen, request: Recover, actor: Actor, known: Known) -> Frame:
+    async def _take(
+        self,
+        chosen: Chosen,
+        request: Recover,
+        actor: Actor,
+        known: Known,
+        lost: Found | None,
+    ) -> Frame:
+        """`lost`: what was judged as damage before anything else was read; None: its log is begun."""
         state = self._state()
-        begun = is_recovering(state) and self._opener.damage is None
-        log_id = state.log_id if begun and state.log_id else LogId(secrets.token_hex(16))
+        begun = None if lost is not None else state.log_id
+        log_id = begun or LogId(secrets.token_hex(16))
         job = Job(
             log=log_id,
             told=chosen.told,
@@ -193,7 +202,7 @@ class Recovering:
         )
         try:
             await self._file.keep(job)
-            if not begun and (no := await self._found(log_id, known)) is not None:
+            if lost is not None and (no := await self._found(log_id, known, lost)) is not None:
                 self._file.forget()
                 return self._refuse(no)
         except OSError as error:
@@ -201,16 +210,16 @@ class Recovering:
         log.warning("log.recovering", log_id=log_id, told=chosen.told, actor=actor.name)
         return Accepted(as_of_seq=state.sequence, command=actor.command)
 
-    async def _found(self, log_id: LogId, known: Known) -> No | None:
+    async def _found(self, log_id: LogId, known: Known, lost: Found) -> No | None:
         """Begin the log. None: it stands."""
-        seen, damage = self._seen.seen, self._opener.damage
+        seen = self._seen.seen
         earlier = lineage(
             [None if seen is None else seen.log],
             _logs(known.memory),
             _logs(known.left),
             _logs(self._state()),
-            [report.log for report in self._ears.reports()],
-            [LogId(damage.found_log)] if damage is not None and damage.found_log else [],
+            self._ears.followed().values(),
+            [None if lost.genesis is None else lost.genesis.log_id],
         )
         genesis = Genesis(log_id=log_id, format=FORMAT, parent=earlier[0], ancestors=earlier)
         highest = max(
@@ -219,7 +228,7 @@ class Recovering:
             self._state().sequence,
         )
         try:
-            stands = await self._opener.begin_anew(genesis, highest, self._leadership)
+            stands = await self._opener.begin_anew(lost, genesis, highest, self._leadership)
         except Denied as error:
             # LOG ends below STATE. Without it, it is made anew above STATE, which is kept.
             remedy = f"nats stream rm {subjects.LOG}"
@@ -248,7 +257,7 @@ class Recovering:
         if job is None or current is None:
             return
         beats = self._ears.agents()
-        if self._heard_seconds() < UNREACHABLE_SECONDS or waits_for(state, beats):
+        if self._ears.hearing_seconds() < UNREACHABLE_SECONDS or waits_for(state, beats):
             return
         beating = {beat.node for beat in beats}
         if not await self._write(carry(state, job.base, beating)):
@@ -258,10 +267,6 @@ class Recovering:
         if await self._write(drafts) and await decide() and await self._write(_end(job)):
             log.warning("log.recovered", log_id=job.log, told=job.told)
             self._file.forget()
-
-    def _heard_seconds(self) -> float:
-        """How long every agent that beats has had the time to be heard."""
-        return self._ears.hearing.measure(monotonic()).hearing_seconds
 
     async def _write(self, drafts: Sequence[Draft]) -> bool:
         for batch in batches(tuple(drafts)):

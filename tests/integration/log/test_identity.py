@@ -54,7 +54,7 @@ async def test_tells_a_log_that_is_missing_empty_unreadable_or_there(
     await streams.create(connection)
     assert await look(connection, seen) == Found(None, 0, seen=seen)
     await put(connection, subjects.GENESIS, an_event(a_genesis()))
-    assert await look(connection, seen) == Found(a_genesis(), 1, seen=seen)
+    assert await look(connection, seen) == Found(a_genesis(), 1, seen=seen, genesis_at=1)
     await put(connection, subjects.GENESIS, b"?")
     assert (await look(connection)).unreadable
     await put(connection, subjects.GENESIS, an_event(a_genesis(), version=2))
