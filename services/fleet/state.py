@@ -138,15 +138,16 @@ class FleetState:
             self.unknown[subject] = Unknown(sequence, event.type, event.v, event.opt)
             self._reads_again(subject)
             return
+        is_newest = self._is_newest(found, event.at)
         if isinstance(document, Genesis):
             self._begin(sequence, document)
         elif event.log != self._log:
             self._check_log(event.log)
+        if is_newest:
+            self.newest_control_at = event.at
         if self.unknown or self.unreadable:
             self.unknown.pop(subject, None)
             self._reads_again(subject)
-        if event.at > self.newest_control_at and event.src.startswith("control/"):
-            self.newest_control_at = event.at
         if not is_new:
             self.gone.pop(subject, None)
             if found is not None:
@@ -155,6 +156,13 @@ class FleetState:
             self.gone[subject] = Held(sequence, event.id, event.type, event.at, document)
         elif found is not None:
             self._put(*found, Held(sequence, event.id, event.type, event.at, document))
+
+    def _is_newest(self, found: Found | None, at: str) -> bool:
+        """Whether it moves the fleet's clock, which is control's. Raises ValueError if it is no time."""
+        if found is None or found[0].writer != "control" or at <= self.newest_control_at:
+            return False
+        codec.seconds(at)
+        return True
 
     def _begin(self, sequence: int, genesis: Genesis) -> None:
         """The first genesis, or a recovery of the log at hand. Raises ValueError on a foreign one."""

@@ -12,6 +12,7 @@ from schemas.ids import LogId, NodeId
 from services.fleet.families import FAMILIES, Family, family_of
 from services.fleet.state import FleetState
 from tests.builders import (
+    AT,
     LOG_ID,
     Script,
     a_genesis,
@@ -127,6 +128,17 @@ def test_happenings_move_the_sequence_and_nothing_else() -> None:
     after = json.loads(script.state.dump())
     assert after.pop("sequence") == before.pop("sequence") + 1
     assert after == before
+
+
+def test_the_fleets_clock_is_controls_and_no_word_of_an_agent_moves_it() -> None:  # spec: L2, S1
+    script = Script(a_pointer(1))
+    late = an_event(a_node(), src="control/liar", at_="2099-01-01T00:00:00.000000Z")
+    script.state.apply(3, subjects.node_info(NodeId("node-1")), late)
+    assert script.state.newest_control_at == AT
+    no_time = an_event(a_pointer(2), at_="9999-zz")
+    script.state.apply(4, subjects.CATALOG, no_time)
+    assert script.state.newest_control_at == AT
+    assert set(script.state.unreadable) == {subjects.CATALOG}
 
 
 def test_the_epoch_is_not_part_of_the_dump() -> None:
