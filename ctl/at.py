@@ -15,11 +15,12 @@ import click
 from ctl.client import Answer
 from ctl.failure import Exit, Failure
 from ctl.operator import Operator
-from ctl.render import escaped, talk
+from ctl.render import talk
 from schemas import codec
 from schemas.frames import Frame
 from services.fleet.telling.moments import AtSequence, clock, moment, shown, zone_name
 from services.fleet.units import Wrong
+from services.fleet.unseen import escaped
 
 F = TypeVar("F", bound=Frame)
 

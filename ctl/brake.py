@@ -6,10 +6,11 @@ import click
 
 from ctl.at import ask, at_option
 from ctl.operator import Operator, Verb
-from ctl.render import escaped, result
+from ctl.render import result
 from ctl.typed import typed
 from schemas.brake import BrakeView, ReleaseBrake
 from schemas.frames import Accepted
+from services.fleet.unseen import escaped
 
 
 @click.command("show", cls=Verb)

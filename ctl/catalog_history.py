@@ -9,7 +9,7 @@ from ctl.catalog import Revision
 from ctl.failure import Exit
 from ctl.listing import print_list
 from ctl.operator import Operator, Verb
-from ctl.render import UNKNOWN, Column, escaped, result, talk
+from ctl.render import UNKNOWN, Column, result, talk
 from schemas.frames import Accepted
 from schemas.history import (
     CatalogDiff,
@@ -20,6 +20,7 @@ from schemas.history import (
     RollbackCatalog,
 )
 from schemas.ids import ModelName
+from services.fleet.unseen import escaped
 
 NOT_SET = "(not set)"
 MOST_NAMED = 3

@@ -13,12 +13,13 @@ from ctl.at import heading, now, resolved, short, told_here, zone
 from ctl.client import Answer
 from ctl.failure import Exit, Failure
 from ctl.operator import Operator, Verb
-from ctl.render import UNKNOWN, encoded, escaped, result, talk
+from ctl.render import UNKNOWN, encoded, result, talk
 from ctl.typed import typed
 from schemas import codec
 from schemas.history import LONGEST_WAIT_SECONDS, EventList, EventRow
 from services.fleet.telling.moments import moment
 from services.fleet.units import Wrong
+from services.fleet.unseen import escaped
 
 PART = 500
 """Rows of one answer."""

@@ -7,8 +7,9 @@ import click
 from ctl.at import ask, at_option
 from ctl.failure import Exit
 from ctl.operator import Operator, Verb
-from ctl.render import escaped, result
+from ctl.render import result
 from schemas.api import Explanation
+from services.fleet.unseen import escaped
 
 
 @click.command("explain-placement", cls=Verb)

@@ -8,11 +8,12 @@ import click
 from ctl.catalog_file import read, text
 from ctl.failure import Exit
 from ctl.operator import Operator, Verb
-from ctl.render import escaped, result
+from ctl.render import result
 from ctl.typed import typed
 from schemas.frames import Accepted
 from schemas.ids import ModelName
 from schemas.recovery import Moving, Recover, Recovery, Way, WayOut
+from services.fleet.unseen import escaped
 
 
 @click.command(cls=Verb)

@@ -4,7 +4,8 @@ import re
 import sys
 from contextlib import suppress
 
-from ctl.render import escaped, talk
+from ctl.render import talk
+from services.fleet.unseen import escaped
 
 _CLEAR = "\r\x1b[K"
 _PERCENT = re.compile(r" \d+%")

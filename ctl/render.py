@@ -3,7 +3,6 @@
 A number that is not known is `-` in tables and negative in JSON; it is never 0.
 """
 
-import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -13,12 +12,13 @@ from typing import Generic, Literal, TypeVar
 import click
 import msgspec
 
+from services.fleet.unseen import escaped
+
 Format = Literal["table", "wide", "json", "yaml", "jsonl", "name"]
 FORMATS: tuple[Format, ...] = ("table", "wide", "json", "yaml", "jsonl", "name")
 UNKNOWN = "-"
 
 R = TypeVar("R")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 @dataclass(frozen=True)
@@ -69,11 +69,6 @@ def encoded(body: bytes, form: Format) -> str:
 
 class _Items(msgspec.Struct):
     items: list[msgspec.Raw] | None = None
-
-
-def escaped(text: str) -> str:
-    """Control characters made visible: what an engine printed must not steer the terminal."""
-    return _CONTROL.sub(lambda found: f"\\x{ord(found.group()):02x}", text)
 
 
 def duration(seconds: float) -> str:

@@ -6,8 +6,9 @@ from ctl.at import ask, at_option
 from ctl.client import Answer
 from ctl.listing import find, print_list, print_one
 from ctl.operator import Operator, Verb
-from ctl.render import UNKNOWN, Column, duration, escaped, facts, joined
+from ctl.render import UNKNOWN, Column, duration, facts, joined
 from schemas.api import ReplicaList, ReplicaRow, ShardRow
+from services.fleet.unseen import escaped
 
 COLUMNS = (
     Column[ReplicaRow]("REPLICA", lambda row: row.replica),

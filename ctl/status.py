@@ -8,9 +8,10 @@ from ctl.at import ask, at_option
 from ctl.failure import Exit
 from ctl.following import followers, leader
 from ctl.operator import Operator, Verb
-from ctl.render import counts, escaped, result
+from ctl.render import counts, result
 from ctl.typed import typed
 from schemas.api import Status
+from services.fleet.unseen import escaped
 
 
 @click.command(cls=Verb)

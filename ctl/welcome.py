@@ -3,11 +3,11 @@
 import shlex
 from pathlib import Path
 
-from ctl.render import escaped
 from ctl.typed import typed
 from ctl.up_plan import Plan
 from schemas.api import ModelRow
 from services.fleet.settings import Resolved
+from services.fleet.unseen import escaped
 from services.settings_io import load
 
 

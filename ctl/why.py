@@ -7,8 +7,9 @@ import click
 
 from ctl.at import ask, at_option, heading, locally, short
 from ctl.operator import Operator, Verb
-from ctl.render import UNKNOWN, escaped, result
+from ctl.render import UNKNOWN, result
 from schemas.history import CauseRow, Why
+from services.fleet.unseen import escaped
 
 WIDTH = 80
 

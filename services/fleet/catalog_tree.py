@@ -5,21 +5,16 @@ text: a bare `off` is the word, and `3` is read as a number only where a rule wa
 """
 
 import json
-import re
 from typing import NamedTuple, cast
 
 from msgspec import Struct, structs
 
 from schemas.frames import Fault
+from services.fleet.unseen import UNSEEN, unseen
 
 LONGEST_BYTES = 1024 * 1024
 DEEPEST = 16
 _MOST_FAULTS = 200
-_UNSEEN = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
-    "\ud800-\udfff\ufeff\ufff9-\uffff]"
-)
-"""Control characters, line ends, invisible and direction marks, halves of surrogate pairs."""
 
 
 class Scalar(Struct, frozen=True, kw_only=True):
@@ -77,7 +72,7 @@ class Faults:
 
     def add_at(self, line: int, column: int, message: str, hint: str = "", path: str = "") -> None:
         """A fault at a place that no node has."""
-        shown = _UNSEEN.sub("\ufffd", message)
+        shown = UNSEEN.sub("\ufffd", message)
         fault = Fault(file=self.file, line=line, column=column, path=path, message=shown, hint=hint)
         self._found.append(fault)
 
@@ -107,11 +102,10 @@ def seen(node: Scalar, faults: Faults) -> Scalar:
 
     They make one value look like another on a terminal, or cut an argument short.
     """
-    found = _UNSEEN.search(node.text)
-    if found is None:
+    message = unseen(node.text)
+    if not message:
         return node
-    clean = structs.replace(node, text=_UNSEEN.sub("\ufffd", node.text))
-    message = f"holds the character U+{ord(found[0]):04X}, which nobody sees"
+    clean = structs.replace(node, text=UNSEEN.sub("\ufffd", node.text))
     faults.add(clean, message, "remove it: every value is one line of visible text")
     return clean
 

@@ -5,9 +5,9 @@ so, and one whose fate is not known says that.
 """
 
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
-from msgspec import DecodeError, Struct
+from msgspec import DecodeError, ValidationError
 
 from schemas import codec
 from schemas.api import ApplyCatalog
@@ -21,16 +21,35 @@ from services.control.commanding.mending import plan_mend
 from services.control.commanding.moment import Moment, Plan, Planned
 from services.control.loop import Loop
 from services.control.requests import LogRefuses, OutcomeUnknown, TooMany
+from services.fleet.unseen import unseen
 
-R = TypeVar("R", bound=Struct)
+
+class Reasoned(Protocol):
+    """A request that says why."""
+
+    @property
+    def reason(self) -> str:
+        """Kept in the log."""
+        ...
+
+
+R = TypeVar("R", bound=Reasoned)
 
 Planner = Callable[[bytes, Actor], Plan]
 """From a request's body, which it may raise DecodeError for."""
 
 
+def understood(body: bytes, kind: type[R]) -> R:
+    """The request; raises DecodeError. A reason is shown to people: it is as visible as a catalog."""
+    wanted = codec.decode(body, kind)
+    if fault := unseen(wanted.reason):
+        raise ValidationError(f"the reason {fault}")
+    return wanted
+
+
 def _planner(kind: type[R], plan: Callable[[Moment, R, Actor], Planned]) -> Planner:
     def planned(body: bytes, actor: Actor) -> Plan:
-        wanted = codec.decode(body, kind)
+        wanted = understood(body, kind)
         return lambda moment: plan(moment, wanted, actor)
 
     return planned

@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 from aiohttp import web
 from msgspec import DecodeError
 
-from schemas import codec
 from schemas.frames import Frame, Refusal
 from schemas.recovery import Recover
+from services.control.answering.orders import understood
 from services.control.answering.tokens import Token
 from services.control.commanding.commands import Actor
 from services.control.loop import Loop
@@ -35,7 +35,7 @@ class RecoveryApi:
 
     async def _recover(self, request: web.Request, token: Token) -> Frame:
         try:
-            wanted = codec.decode(await request.read(), Recover)
+            wanted = understood(await request.read(), Recover)
         except DecodeError as error:
             return self._refusal("bad_request", "the request cannot be read", str(error))
         actor = Actor(token.name, request.remote or "", new_event_id(self._loop.now()))

@@ -6,6 +6,7 @@ too. One that changes nothing writes nothing.
 """
 
 import shlex
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from msgspec import Struct
@@ -20,7 +21,11 @@ from services.control.commanding.moment import Moment, Planned
 from services.control.deciding.current import find_revision, next_revision
 from services.control.deciding.drafts import Draft
 from services.fleet.catalog import Catalog, CatalogFaults, from_json, from_yaml
+from services.fleet.nearest import nearest
 from services.fleet.state import FleetState
+
+STDIN = "<stdin>"
+"""What the command line calls a file that came by standard input."""
 
 
 class Actor(Struct, frozen=True):
@@ -50,8 +55,31 @@ class Wanted(Struct, frozen=True, kw_only=True):
     prune_all: bool
     if_revision: int | None
     reason: str
+    """As it was given."""
+    reason_else: str = ""
+    """What is recorded where none was given."""
     typed: str
     """The command line that asks for it, without its options."""
+
+    @property
+    def recorded(self) -> str:
+        """The reason in the log."""
+        return self.reason or self.reason_else
+
+    def again(self, prune: Iterable[ModelName]) -> str:
+        """The whole command line, with `prune` in place of the models that were named."""
+        told = [self.typed]
+        if self.prune_all:
+            told.append("--prune-all")
+        told += [f"--prune {shlex.quote(name)}" for name in sorted(prune)]
+        if self.if_revision is not None:
+            told.append(f"--if-revision r{self.if_revision}")
+        return " ".join(told) + with_reason(self.reason)
+
+
+def with_reason(reason: str) -> str:
+    """Of a command line: its end, so that what is typed again keeps its reason."""
+    return f" -m {shlex.quote(reason)}" if reason else ""
 
 
 def plan_apply(moment: Moment, request: ApplyCatalog, actor: Actor) -> Planned:
@@ -62,7 +90,7 @@ def plan_apply(moment: Moment, request: ApplyCatalog, actor: Actor) -> Planned:
         prune_all=request.prune_all,
         if_revision=request.if_revision,
         reason=request.reason,
-        typed=f"flotilla catalog apply {shlex.quote(request.file or 'FILE')}",
+        typed=f"flotilla catalog apply {typed_file(request.file)}",
     )
     return _plan(moment, from_yaml(request.source, request.file), wanted, actor)
 
@@ -74,13 +102,19 @@ def plan_rollback(moment: Moment, request: RollbackCatalog, actor: Actor) -> Pla
         prune=request.prune,
         prune_all=request.prune_all,
         if_revision=request.if_revision,
-        reason=request.reason or f"as r{request.revision}",
+        reason=request.reason,
+        reason_else=f"as r{request.revision}",
         typed=f"flotilla catalog rollback r{request.revision}",
     )
     held = find_revision(moment.state, request.revision)
     if held is None:
-        return refuse("rollback", wanted.reason, actor, not_kept(moment.state, request.revision))
+        return refuse("rollback", wanted.recorded, actor, not_kept(moment.state, request.revision))
     return _plan(moment, from_json(held.document.source), wanted, actor)
+
+
+def typed_file(name: str) -> str:
+    """As it is typed: what came by standard input has no name."""
+    return "-" if name == STDIN else shlex.quote(name or "FILE")
 
 
 def not_kept(state: FleetState, revision: int) -> No:
@@ -97,11 +131,16 @@ def not_kept(state: FleetState, revision: int) -> No:
 def _plan(moment: Moment, made: Catalog | CatalogFaults, wanted: Wanted, actor: Actor) -> Planned:
     refused = _refusal(moment, wanted, made)
     if refused is not None or isinstance(made, CatalogFaults):
-        return refuse(wanted.verb, wanted.reason, actor, refused)
-    current = moment.current
-    if not current.refused and current.revision and made.hash == current.catalog.hash:
-        return Planned((), lambda sequence: _accepted(sequence, actor, current.revision, False))
+        return refuse(wanted.verb, wanted.recorded, actor, refused)
+    if _changes_nothing(moment, made):
+        revision = moment.current.revision
+        return Planned((), lambda sequence: _accepted(sequence, actor, revision, False))
     return _swap(moment, made, wanted, actor)
+
+
+def _changes_nothing(moment: Moment, made: Catalog) -> bool:
+    current = moment.current
+    return bool(not current.refused and current.revision and made.hash == current.catalog.hash)
 
 
 def _refusal(moment: Moment, wanted: Wanted, made: Catalog | CatalogFaults) -> No | None:
@@ -122,27 +161,44 @@ def _refusal(moment: Moment, wanted: Wanted, made: Catalog | CatalogFaults) -> N
             why="nothing was changed",
             faults=made.faults,
         )
-    vanishing = [] if wanted.prune_all else sorted(_vanishing(moment, made) - {*wanted.prune})
-    if vanishing:
-        prune = " ".join(f"--prune {shlex.quote(name)}" for name in vanishing)
-        return No(
-            "would_remove",
-            f"the catalog no longer has {', '.join(vanishing)}",
-            why="their replicas would be drained and stopped, and clients would get 404",
-            next=f"{wanted.typed} {prune}",
-        )
-    return None
+    return None if _changes_nothing(moment, made) else _removal(moment, wanted, made)
 
 
-def _vanishing(moment: Moment, made: Catalog) -> set[ModelName]:
-    """Models that clients may ask for, or that have replicas to run, and that `made` has not."""
-    running = {
-        held.document.model
-        for held in moment.state.replicas.values()
-        if held.document.goal == "run"
-    }
+def _removal(moment: Moment, wanted: Wanted, made: Catalog) -> No | None:
+    """What vanishes must be named, and what is named must be there."""
+    known = _known(moment)
+    if stray := sorted({*wanted.prune} - known - _running(moment)):
+        return _stray(wanted, stray, known)
+    vanishing = known - set(made.models) - {*wanted.prune}
+    if wanted.prune_all or not vanishing:
+        return None
+    return No(
+        "would_remove",
+        f"the catalog no longer has {', '.join(sorted(vanishing))}",
+        why="their replicas would be drained and stopped, and clients would get 404",
+        next=wanted.again({*wanted.prune, *vanishing}),
+    )
+
+
+def _stray(wanted: Wanted, stray: Sequence[ModelName], known: set[ModelName]) -> No:
+    meant = [found for name in stray if (found := nearest(name, known))]
+    return No(
+        "no_such_model",
+        f"--prune names {', '.join(stray)}: there is no such model",
+        why=f"did you mean {' or '.join(meant)}?" if meant else "nothing was changed",
+        next=wanted.again(({*wanted.prune} - {*stray}) | {ModelName(name) for name in meant}),
+    )
+
+
+def _known(moment: Moment) -> set[ModelName]:
+    """Models that clients may ask for; where the current catalog is refused, those that run too."""
     listed = set(moment.current.catalog.models)
-    return (listed | running if moment.current.refused else listed) - set(made.models)
+    return listed | _running(moment) if moment.current.refused else listed
+
+
+def _running(moment: Moment) -> set[ModelName]:
+    replicas = (held.document for held in moment.state.replicas.values())
+    return {replica.model for replica in replicas if replica.goal == "run"}
 
 
 def _swap(moment: Moment, made: Catalog, wanted: Wanted, actor: Actor) -> Planned:
@@ -159,12 +215,12 @@ def _swap(moment: Moment, made: Catalog, wanted: Wanted, actor: Actor) -> Planne
             subject=subjects.CATALOG,
             type="catalog.swapped",
             document=CatalogPointer(
-                revision=revision, hash=made.hash, author=actor.name, reason=wanted.reason
+                revision=revision, hash=made.hash, author=actor.name, reason=wanted.recorded
             ),
             id=actor.command,
             corr=actor.command,
         ),
-        record(wanted.verb, wanted.reason, actor, "accepted", f"revision {revision}"),
+        record(wanted.verb, wanted.recorded, actor, "accepted", f"revision {revision}"),
     ]
     return Planned(drafts, lambda sequence: _accepted(sequence, actor, revision, True))
 

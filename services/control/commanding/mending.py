@@ -4,6 +4,7 @@ Control mends what control writes: by writing the last good value anew, or by re
 an agent or a router writes, it writes again itself. The genesis is mended by a recovery alone.
 """
 
+import shlex
 from collections.abc import Iterator
 from itertools import chain
 
@@ -11,7 +12,7 @@ from schemas import subjects
 from schemas.documents import Document, Gone
 from schemas.frames import Accepted
 from schemas.recovery import BadDocument, BadDocuments, Mend
-from services.control.commanding.commands import Actor, No, record, refuse
+from services.control.commanding.commands import Actor, No, record, refuse, with_reason
 from services.control.commanding.moment import Moment, Planned
 from services.control.deciding.drafts import Draft
 from services.fleet.families import family_of
@@ -54,7 +55,7 @@ def _command(state: FleetState, subject: str) -> str:
         return "flotilla journal recover"
     if writer_of(subject) not in ("control", "nobody"):
         return ""
-    return f"{VERB} {subject}" + ("" if state.held(subject) is not None else " --gone")
+    return f"{VERB} {shlex.quote(subject)}" + ("" if state.held(subject) is not None else " --gone")
 
 
 def writer_of(subject: str) -> str:
@@ -112,22 +113,25 @@ def _refusal(state: FleetState, request: Mend) -> No | None:
             "not_retired",
             f"{subject} is never retired",
             why="without it the fleet would be told to stop what runs",
-            next=_instead(state, subject),
+            next=_instead(state, request),
         )
     if request.to == "last-good" and state.held(subject) is None:
         return No(
             "no_last_good",
             f"no earlier value of {subject} is kept",
             why="its first message was the bad one, or LOG's age has taken the good one",
-            next=_instead(state, subject),
+            next=_instead(state, request),
         )
     return None
 
 
-def _instead(state: FleetState, subject: str) -> str:
-    if subject == subjects.CATALOG:
-        return "flotilla catalog apply FILE"
-    return f"{VERB} {subject}" + (" --gone" if state.held(subject) is None else "")
+def _instead(state: FleetState, request: Mend) -> str:
+    """The other way to mend it."""
+    end = with_reason(request.reason)
+    if request.subject == subjects.CATALOG and state.held(request.subject) is None:
+        return f"flotilla catalog apply FILE{end}"
+    gone = " --gone" if state.held(request.subject) is None else ""
+    return f"{VERB} {shlex.quote(request.subject)}{gone}{end}"
 
 
 def _mended(state: FleetState, request: Mend) -> Document:

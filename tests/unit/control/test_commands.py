@@ -1,9 +1,12 @@
+import shlex
+
 from schemas import codec, subjects
 from schemas.api import ApplyCatalog
 from schemas.documents import CatalogPointer, CatalogRevision, CommandRecord
 from schemas.frames import Accepted, Refusal
+from schemas.history import RollbackCatalog
 from schemas.ids import EventId, ModelName
-from services.control.commanding.commands import Actor, plan_apply
+from services.control.commanding.commands import Actor, plan_apply, plan_rollback
 from services.control.commanding.moment import Moment, Planned
 from services.control.deciding.current import CurrentCatalog
 from services.control.deciding.drafts import Draft
@@ -118,6 +121,55 @@ def test_what_to_type_next_runs_no_command_that_a_name_holds() -> None:
     answer = log.apply(ONE, file="my cat.yaml")
     assert isinstance(answer, Refusal)
     assert answer.next == "flotilla catalog apply 'my cat.yaml' --prune 'x;id>p'"
+
+
+# spec: C9, O1
+def test_what_to_type_next_is_the_whole_command() -> None:
+    log = Log()
+    log.apply(TWO + "  three: {engine: llamacpp, source: /models/three.gguf}\n")
+    said = {"prune": (ModelName("two"),), "if_revision": 1, "reason": "no longer 'asked' for"}
+    answer = log.apply(ONE, file="<stdin>", **said)
+    assert isinstance(answer, Refusal)
+    assert shlex.split(answer.next) == [
+        *("flotilla", "catalog", "apply", "-", "--prune", "three", "--prune", "two"),
+        *("--if-revision", "r1", "-m", "no longer 'asked' for"),
+    ]
+    log.apply(ONE, prune_all=True)
+    log.apply(TWO)
+    back = RollbackCatalog(revision=2, reason="oops")
+    planned = plan_rollback(
+        Moment(log.script.state, log.catalog.read(log.script.state)), back, ACTOR
+    )
+    refused = planned.answer(1)
+    assert isinstance(refused, Refusal)
+    assert refused.next == "flotilla catalog rollback r2 --prune two -m oops"
+
+
+# spec: C9, O1
+def test_a_prune_of_what_is_no_model_is_refused_with_the_nearest_name() -> None:
+    log = Log()
+    log.apply(TWO)
+    answer = log.apply(ONE, file="c.yaml", prune=(ModelName("twos"),))
+    assert isinstance(answer, Refusal)
+    assert (answer.code, answer.next) == (
+        "no_such_model",
+        "flotilla catalog apply c.yaml --prune two",
+    )
+    assert "twos" in answer.message
+    assert answer.why == "did you mean two?"
+    answer = log.apply(ONE, prune=(ModelName("zzz"),), prune_all=True)
+    assert isinstance(answer, Refusal)
+    assert answer.code == "no_such_model"
+
+
+# spec: C7, C9
+def test_an_apply_that_was_taken_may_be_sent_again_with_the_models_that_are_gone() -> None:
+    log = Log()
+    log.apply(TWO)
+    log.apply(ONE, prune=(ModelName("two"),))
+    again = log.apply(ONE, prune=(ModelName("two"),))
+    assert isinstance(again, Accepted)
+    assert not again.changed
 
 
 # spec: C7

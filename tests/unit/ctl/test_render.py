@@ -1,7 +1,8 @@
 import msgspec
 import pytest
 
-from ctl.render import Column, counts, duration, encoded, escaped, facts, size, table
+from ctl.render import Column, counts, duration, encoded, facts, size, table
+from services.fleet.unseen import escaped
 
 COLUMNS = (
     Column[tuple[str, int]]("NAME", lambda row: row[0]),
