@@ -167,7 +167,7 @@ def _refusal(moment: Moment, wanted: Wanted, made: Catalog | CatalogFaults) -> N
 def _removal(moment: Moment, wanted: Wanted, made: Catalog) -> No | None:
     """What vanishes must be named, and what is named must be there."""
     known = _known(moment)
-    if stray := sorted({*wanted.prune} - known - _running(moment)):
+    if stray := sorted(each for each in {*wanted.prune} - known if not _was(moment, each)):
         return _stray(wanted, stray, known)
     vanishing = known - set(made.models) - {*wanted.prune}
     if wanted.prune_all or not vanishing:
@@ -178,6 +178,12 @@ def _removal(moment: Moment, wanted: Wanted, made: Catalog) -> No | None:
         why="their replicas would be drained and stopped, and clients would get 404",
         next=wanted.again({*wanted.prune, *vanishing}),
     )
+
+
+def _was(moment: Moment, name: ModelName) -> bool:
+    """A model that left the catalog: what is left of it may go on ending, or have ended just now."""
+    left = {held.document.model for held in moment.state.replicas.values()}
+    return name in left or moment.state.held(subjects.placement(name)) is not None
 
 
 def _stray(wanted: Wanted, stray: Sequence[ModelName], known: set[ModelName]) -> No:

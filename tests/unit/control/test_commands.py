@@ -2,7 +2,7 @@ import shlex
 
 from schemas import codec, subjects
 from schemas.api import ApplyCatalog
-from schemas.documents import CatalogPointer, CatalogRevision, CommandRecord
+from schemas.documents import CatalogPointer, CatalogRevision, CommandRecord, Gone
 from schemas.frames import Accepted, Refusal
 from schemas.history import RollbackCatalog
 from schemas.ids import EventId, ModelName
@@ -160,6 +160,16 @@ def test_a_prune_of_what_is_no_model_is_refused_with_the_nearest_name() -> None:
     answer = log.apply(ONE, prune=(ModelName("zzz"),), prune_all=True)
     assert isinstance(answer, Refusal)
     assert answer.code == "no_such_model"
+
+
+# spec: C9
+def test_a_model_that_has_just_left_may_still_be_named() -> None:
+    log = Log()
+    log.apply(TWO)
+    log.apply(ONE, prune=(ModelName("two"),))
+    log.script.put(subjects.placement(ModelName("two")), Gone(id="two"))
+    answer = log.apply(ONE.replace("one.gguf", "1.gguf"), prune=(ModelName("two"),))
+    assert isinstance(answer, Accepted)
 
 
 # spec: C7, C9
