@@ -300,8 +300,9 @@ class Loop:
 
     async def _sleep(self) -> None:
         seconds = self._tick_seconds if self.leading else STANDBY_SECONDS
-        if self._passes.wake_at is not None:
-            seconds = min(seconds, max(0.0, self._passes.wake_at - self.now()))
+        wake_at = self._passes.wake_at
+        if wake_at is not None and self._decides() and not self.recovering.due(self.state):
+            seconds = min(seconds, max(0.0, wake_at - self.now()))
         seconds = max(seconds, self._passes.rest())
         try:
             async with asyncio.timeout(seconds):
@@ -323,11 +324,14 @@ class Loop:
             return
         while self.leading and (request := self._requests.take()) is not None:
             await self._carry_out(request)
-        if self.leading and self.connection.connected and not self.state.halted():
+        if self._decides():
             if self.recovering.due(self.state):
                 await self.recovering.step(lambda: self._passes.make(self.current()))
             elif self._passes.is_due(self.current(), self.now()):
                 await self._passes.make(self.current())
+
+    def _decides(self) -> bool:
+        return self.leading and self.connection.connected and not self.state.halted()
 
     async def _carry_out(self, request: Request) -> None:
         try:

@@ -25,7 +25,7 @@ class Passes:
         self.state_rests = asyncio.Lock()
         """Held by whoever changes the state, and by a pass that reads it beside the event loop."""
         self.wake_at: float | None = None
-        """When the last pass wants another one, by the fleet's clock."""
+        """When the last pass wants another one, by the fleet's clock. None: what it decided does not stand."""
         self._state = state
         self._hearing = hearing
         self._writing = writing
@@ -33,7 +33,7 @@ class Passes:
 
     def begin(self) -> None:
         """Another log was opened."""
-        self._pace.begin()
+        self._forget()
 
     def rest(self) -> float:
         """Seconds in which no pass is made."""
@@ -60,9 +60,13 @@ class Passes:
         self._writing.tally.passed(decision.counts, ended - began)
         for batch in batches(decision.drafts):
             if not await self._writing.write(envelope, batch):
-                self._pace.begin()
+                self._forget()
                 return False
         return True
+
+    def _forget(self) -> None:
+        self.wake_at = None
+        self._pace.begin()
 
     async def _decided(self, current: Current, now: float) -> Decision:
         """Silence is measured with the state at rest: who has joined since would seem silent."""

@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import time
+from pathlib import Path
 
 import pytest
 
@@ -11,11 +12,15 @@ from schemas import codec, subjects
 from schemas.api import ApplyCatalog
 from schemas.beats import AgentBeat, RouterBeat
 from schemas.frames import Frame
-from schemas.ids import EventId, LogId, NodeId, RouterId
+from schemas.ids import ControlId, EventId, LogId, NodeId, RouterId
 from services.control.commanding.commands import Actor, plan_apply
 from services.control.commanding.moment import Moment, Planned
+from services.control.damage import SeenFile
+from services.control.deciding.silence import UNREACHABLE_SECONDS
+from services.control.leader import Leadership
 from services.control.loop import Loop
 from services.control.requests import MOST_WAITING, OutcomeUnknown, TooMany
+from services.fleet.state import FleetState
 from services.log import streams
 from services.log.api import call
 from services.log.connect import Connection
@@ -188,3 +193,46 @@ async def test_whoever_beats_takes_no_more_than_bounded_room(
     assert sorted(name for name, _ in ears.routers) == ["router-0", "router-1", "router-2"]
     monkeypatch.setattr("services.control.ears.REPORT_SECONDS", 0.0)
     await until(lambda: not ears.routers)
+
+
+async def test_a_pass_that_is_due_and_cannot_be_made_keeps_no_processor_busy(
+    leading: tuple[Loop, asyncio.Task[None]],
+    proxy: Proxy,
+    connection: Connection,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loop, _ = leading
+    turns = 0
+    lived = loop.recovering.lived
+
+    def count(state: FleetState) -> None:
+        nonlocal turns
+        turns += 1
+        lived(state)
+
+    monkeypatch.setattr(loop.recovering, "lived", count)
+    log = loop.state.log_id
+    assert log is not None
+    async with a_live_node("node-1", connection, log) as node:
+        await until(loop.ears.agents)
+        node.beating = False  # The next pass is wanted for when it has been silent for too long.
+        passes = loop.writing.tally.turns
+        await until(lambda: loop.writing.tally.turns > passes + 1)
+        proxy.shut = True
+        await proxy.cut()
+        await until(lambda: not loop.connection.connected)
+        turns, wanted = 0, loop.now() + UNREACHABLE_SECONDS
+        await until(lambda: loop.now() > wanted + 1)
+        assert turns < 100
+    leadership = Leadership(ControlId("control-2"), "start-2", "127.0.0.1:7401")
+    other = Loop(connection, leadership, SeenFile(tmp_path / "seen-2.json"), 1.0)
+    task = asyncio.ensure_future(other.run())
+    await until(lambda: other.leading)
+    proxy.shut = False
+    await until(lambda: loop.connection.connected and not loop.leading)
+    turns, wanted = 0, loop.now() + UNREACHABLE_SECONDS
+    await until(lambda: loop.now() > wanted + 1)
+    assert turns < 100
+    task.cancel()
+    await asyncio.wait([task])
