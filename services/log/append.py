@@ -6,8 +6,9 @@ batch is in flight at a time, and nobody acts on it before `append` has returned
 How it fails:
 - Another control has claimed: Fenced. Nothing of this batch stands in the log.
 - The ack is lost, or the server dies: the outcome is not known. The log is asked whether the last
-  event stands there; if not, the batch goes again with the same event ids under a new batch id, and
-  the server refuses what it has already. So it lands once, also when hours lie between.
+  event stands there, from the fence on: the next leader may have written over it. If not, the batch
+  goes again with the same event ids under a new batch id, and the server refuses what it has already.
+  So it lands once, also when hours lie between.
 - A part of the batch is lost on the way: the server drops it whole, and it goes again.
 - NATS stays away, or answers no write (its disk is full): Unavailable after a minute; the same events
   may be given `again`.
@@ -18,6 +19,7 @@ import asyncio
 import itertools
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
 from typing import TypeVar
 
 from msgspec import Struct
@@ -36,8 +38,10 @@ from services.log.guarded import (
     expect,
     write,
 )
+from services.log.history import read_range
 from services.log.message import Denied, Unavailable
 from services.log.snapshot import get_from_log
+from services.log.streams import LogMissing
 
 __all__ = ["Appended", "Fenced", "Sealed", "append", "claim"]
 
@@ -79,8 +83,12 @@ async def append(
         check(event)
 
     async def attempt(number: int) -> Appended | Fenced:
-        landed = await _landed(connection, events) if number or again else None
-        return landed or await _try(connection, events, fence)
+        first = not (number or again)
+        landed = None if first else await _landed(connection, events[-1], fence)
+        outcome = landed or await _try(connection, events, fence)
+        if first or isinstance(outcome, Appended):
+            return outcome
+        return await _landed(connection, events[-1], fence) or outcome  # From now on none lands.
 
     return await _persist(attempt, patience_seconds)
 
@@ -120,11 +128,20 @@ async def _persist(attempt: Callable[[int], Awaitable[T]], patience_seconds: flo
     raise AssertionError
 
 
-async def _landed(connection: Connection, events: Sequence[Sealed]) -> Appended | None:
-    """Whether an earlier attempt stands in the log. Nobody else writes on these subjects."""
-    last = events[-1]
+async def _landed(connection: Connection, last: Sealed, fence: int) -> Appended | None:
+    """Whether an earlier attempt stands in the log, where the next leader may have written over it."""
     found = await get_from_log(connection, last.subject)
-    return Appended(found.sequence) if found and carries(found, last.id) else None
+    if found is not None and carries(found, last.id):
+        return Appended(found.sequence)
+    try:
+        async with aclosing(read_range(connection, fence + 1, patterns=(last.subject,))) as batches:
+            async for batch in batches:
+                for each in batch:
+                    if carries(each, last.id):
+                        return Appended(each.sequence)
+    except LogMissing as error:
+        raise Unavailable("there is no LOG to look into") from error
+    return None
 
 
 async def _try(connection: Connection, events: Sequence[Sealed], fence: int) -> Appended | Fenced:
@@ -134,7 +151,7 @@ async def _try(connection: Connection, events: Sequence[Sealed], fence: int) -> 
             return Appended(ack.seq)
         case api.WRONG_LAST_SEQUENCE:
             return Fenced(ack.description)
-        case api.BATCH_DUPLICATE | api.BATCH_INCOMPLETE | api.ANOTHER_IN_FLIGHT:
+        case api.BATCH_DUPLICATE | api.BATCH_INCOMPLETE | api.ANOTHER_IN_FLIGHT | api.IN_PROCESS:
             raise Unavailable(ack.description)  # The next attempt looks first whether it landed.
         case code:
             raise ApiError(code, ack.description)

@@ -62,7 +62,7 @@ async def write(connection: Connection, event: Sealed, expected: int) -> Written
                 return Written(standing.sequence)
             _check_lag(ack.description, standing)
             return Refused(standing)
-        case api.ANOTHER_IN_FLIGHT:
+        case api.ANOTHER_IN_FLIGHT | api.IN_PROCESS:
             raise Unavailable(f"{event.subject}: another write is in flight")
         case code:
             raise ApiError(code, ack.description)

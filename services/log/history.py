@@ -9,7 +9,7 @@ How it fails:
   begins with what is there.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -72,7 +72,7 @@ async def bounds(connection: Connection) -> Bounds:
 
 async def read_range(
     connection: Connection, first: int, last: int | None = None, patterns: Sequence[str] = ()
-) -> AsyncIterator[list[Stored]]:
+) -> AsyncGenerator[list[Stored]]:
     """LOG from `first` to `last` in order, and no further than its end when this was called.
 
     `patterns`: only log subjects that one of them matches; none may match what another one does.

@@ -95,8 +95,8 @@ class Proxy:
                     continue
                 line += body
                 if (other := self.change(frame)) is not None:
-                    size = b"%d" % len(other)
-                    line = b" ".join([b"HMSG", *words[1:3], size, size + b"\r\n" + other + b"\r\n"])
+                    sizes = b"%d %d\r\n" % (other.index(b"\r\n\r\n") + 4, len(other))
+                    line = b" ".join([b"HMSG", *words[1:3], sizes + other + b"\r\n"])
                 line += line if self.repeat(frame) else b""
             if self.mute:
                 continue

@@ -173,3 +173,47 @@ async def test_any_other_refusal_is_an_error(log: Connection, connection: Connec
 
 def acks_of_batches(count: int) -> Callable[[Frame], bool]:
     return up_to(count, lambda frame: b'"batch":' in frame.body)
+
+
+async def test_what_landed_and_was_written_over_by_the_next_leader_is_known_to_have_landed(
+    log: Connection,
+) -> None:
+    # spec: L8
+    old = await lead(log)
+    events = [an_event(NODE.format(number)) for number in range(3)]
+    landed = await append(log, events, old)
+    new = await lead(log, old)
+    await append(log, [an_event(NODE.format(2))], new)
+    assert await append(log, events, old, again=True) == landed
+    never = [an_event(NODE.format(number)) for number in range(3)]
+    assert isinstance(await append(log, never, old, again=True), Fenced)
+
+
+def in_process(frame: Frame) -> bytes | None:
+    """What a cluster says of an event that was sent before and is on its way into the stream."""
+    told = b'NATS/1.0\r\n\r\n{"error":{"code":409,"err_code":10158,"description":"in process"},"seq":0}'
+    return told if b'"seq":' in frame.body else None
+
+
+async def test_an_event_that_is_on_its_way_is_no_refused_one(
+    log: Connection, lossy: Connection, proxy: Proxy
+) -> None:
+    # spec: L8
+    fence = await lead(log)
+    proxy.change = once(in_process)
+    events = [an_event(NODE.format(number)) for number in range(2)]
+    assert await append(lossy, events, fence) == Appended(fence + 2)
+    proxy.change = once(in_process)
+    assert await claim(lossy, an_event(subjects.CONTROL_EPOCH), fence) == fence + 3
+
+
+def once(change: Callable[[Frame], bytes | None]) -> Callable[[Frame], bytes | None]:
+    changed: list[bytes] = []
+
+    def first(frame: Frame) -> bytes | None:
+        if changed or (made := change(frame)) is None:
+            return None
+        changed.append(made)
+        return made
+
+    return first
