@@ -21,6 +21,7 @@ from schemas.ids import ControlId, LogId, NodeId, RouterId
 from services.control.damage import Reported
 from services.control.deciding.silence import PROBE_SECONDS, UNREACHABLE_SECONDS, Hearing
 from services.control.followers import Followers
+from services.fleet.addresses import parsed
 from services.fleet.state import FleetState
 from services.log.connect import Connection
 from services.log.message import Message
@@ -212,17 +213,22 @@ def _is_new(at: float, now: float) -> bool:
 
 
 async def answers(address: str) -> bool:
-    """Whether /livez at host:port says 200. By hand: no HTTP library is loaded before it is needed."""
-    host, _, port = address.rpartition(":")
+    """Whether /livez at host:port says 200. By hand: no HTTP library is loaded before it is needed.
+
+    What is no address, an agent's word, answers nothing.
+    """
+    found = parsed(address)
+    if found is None:
+        return False
     request = f"GET /livez HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"
     try:
         async with asyncio.timeout(PROBE_TIMEOUT_SECONDS):
-            reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+            reader, writer = await asyncio.open_connection(*found)
             try:
                 writer.write(request.encode())
                 status = await reader.readline()
             finally:
                 writer.close()
-    except (OSError, TimeoutError, ValueError):
+    except (OSError, OverflowError, ValueError):
         return False
     return status.split()[1:2] == [b"200"]

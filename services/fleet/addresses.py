@@ -7,6 +7,10 @@ from typing import NamedTuple
 _NAME = re.compile(r"(?=.*[A-Za-z])[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
 
 
+_PORT = re.compile(r"[1-9][0-9]{0,4}")
+LAST_PORT = 65535
+
+
 class Address(NamedTuple):
     """Host and port."""
 
@@ -18,6 +22,15 @@ class Address(NamedTuple):
     def text(self) -> str:
         """host:port, the host in brackets where it is an IPv6 address."""
         return joined(self.host, self.port)
+
+
+def parsed(text: str) -> Address | None:
+    """What `joined` made; None: nobody can be reached there."""
+    host, _, port = text.rpartition(":")
+    bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    if not _PORT.fullmatch(port) or int(port) > LAST_PORT or not can_be_advertised(bare):
+        return None
+    return Address(bare, int(port)) if joined(bare, int(port)) == text else None
 
 
 def joined(host: str, port: int) -> str:

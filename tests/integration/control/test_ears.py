@@ -5,10 +5,12 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from time import monotonic
 
+import pytest
+
 from schemas import codec, subjects
 from schemas.beats import AgentBeat, ControlBeat, RouterBeat
 from schemas.ids import ControlId, NodeId, RouterId
-from services.control.ears import Ears
+from services.control.ears import Ears, answers
 from services.control.followers import Followers
 from services.log.connect import Connection
 from tests.builders import LOG_ID, Script, a_node
@@ -113,3 +115,26 @@ async def test_the_silence_of_a_node_begins_when_it_joins(connection: Connection
         await eventually(is_silent, "it is silent since hearing began")
         ears.folded(subjects.node_info(NODE))
         assert ears.hearing.measure(monotonic()).of(NODE) < 0.3
+
+
+# spec: C1
+@pytest.mark.parametrize(
+    "address",
+    [
+        "localhost:70000",
+        "localhost:99999999999999999999",
+        "localhost:-1",
+        "localhost:",
+        "localhost",
+        "",
+        "a\r\nX-Header: b:80",
+        "127.0.0.1 :80",
+        f"{'a' * 300}.test:80",
+        f"{'a' * 64}.test:80",
+        "[::1:80",
+        "h\N{LATIN SMALL LETTER O WITH DIAERESIS}st:80",
+        "127.0.0.1:\N{ARABIC-INDIC DIGIT EIGHT}0",
+    ],
+)
+async def test_an_address_that_is_none_answers_nothing(address: str) -> None:
+    assert not await answers(address)
