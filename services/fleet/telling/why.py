@@ -1,7 +1,8 @@
 """Why something is as it is: the chain of causes, walked back through the log. Pure.
 
 A walk is a generator: it yields what it wants of the log (`Past`, `Find`), is sent what was found, and
-returns the chain. So the same walk runs on a log in memory and on a server.
+returns the chain. So the same walk runs on a log in memory and on a server. The state goes on meanwhile:
+nothing of it is being iterated while a walk waits.
 
 Where it begins: the documents of what is asked about. From each event it goes to the one that its
 writer named as its cause, and from a command's swap to the record of who asked.
@@ -149,19 +150,24 @@ def why_gpu(state: FleetState, gpu: GpuUuid) -> Walk:
     """The node's last word on it, and the replicas that hold it."""
     story = Story()
     target = Target("gpu", gpu)
-    for held in state.infos.values():
-        if any(card.uuid == gpu for card in held.document.cards):
-            past = yield Past((subjects.node_info(held.document.node),))
-            story.add(past[-1:])
-    for replica in holders(state, gpu):
+    nodes, replicas = _nodes_with(state, gpu), holders(state, gpu)
+    for node in nodes:
+        past = yield Past((subjects.node_info(node),))
+        story.add(past[-1:])
+    for replica in replicas:
         slot = slot_of(replica)
         if slot is not None:
             yield from _tell_replica(state, story, replica, slot)
-    if not holders(state, gpu):
+    if not replicas:
         past = yield Past((subjects.ALL_REPLICAS,))
         story.add([found for found in past if concerns(found, target)][-1:])
     yield from _trace(story)
     return story
+
+
+def _nodes_with(state: FleetState, gpu: GpuUuid) -> list[NodeId]:
+    infos = (held.document for held in state.infos.values())
+    return [info.node for info in infos if any(card.uuid == gpu for card in info.cards)]
 
 
 def holders(state: FleetState, gpu: GpuUuid) -> tuple[ReplicaId, ...]:

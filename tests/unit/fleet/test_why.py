@@ -1,6 +1,7 @@
 """Why things are as they are, walked back on a log in memory: also what did not happen."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 import pytest
 from msgspec.structs import replace
@@ -268,3 +269,23 @@ def test_nothing_is_told_of_what_never_was() -> None:
         why_gpu(state, GpuUuid("GPU-1")),
     ):
         assert walked(walk, log).rows() == ()
+
+
+def test_the_state_may_go_on_while_a_walk_waits() -> None:
+    card = Card(uuid=GpuUuid("GPU-1"), gpu_class="l40s", memory_bytes=48 << 30)
+    script = Script(*(replace(a_node(name), cards=(card,)) for name in ("node-1", "node-2")))
+    script.put(subjects.replica(ModelName("tiny"), 0), a_replica())
+    for walk in (
+        why_gpu(script.state, card.uuid),
+        why_model(script.state, ModelName("tiny")),
+        why_replica(script.state, TINY),
+    ):
+        asks = 0
+        with suppress(StopIteration):
+            next(walk)
+            while True:
+                asks += 1
+                late = a_node(f"late-{script.state.sequence}")
+                script.put(subjects.node_info(late.node), late)
+                walk.send([])
+        assert asks > 1
