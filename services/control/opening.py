@@ -124,10 +124,15 @@ class Opener:
             return
         if not has_log:
             await self._listen()
-        if has_log and not await streams.has(self._connection, subjects.STATE):
+        is_new = not has_log or (seen is None and await self._is_empty())
+        if not is_new and not await streams.has(self._connection, subjects.STATE):
             await self._make_state(FleetState())
         else:
             self.warnings = await self._create()
+
+    async def _is_empty(self) -> bool:
+        found = await bounds(self._connection)
+        return found.first > found.last
 
     async def _create(self) -> tuple[str, ...]:
         return tuple(await streams.create(self._connection, self._replicas, self._monitor))

@@ -44,8 +44,8 @@ async def tells_all(connection: Connection) -> bool:
     Raises LogMissing, Unavailable.
     """
     found = await bounds(connection)
-    if not found.last:
-        return True
+    if found.first > found.last:
+        return True  # It is empty.
     genesis = await get_from_log(connection, subjects.GENESIS)
     return genesis is not None and found.first <= genesis.sequence
 
