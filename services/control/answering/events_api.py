@@ -13,6 +13,7 @@ from typing import get_args
 from msgspec import Struct
 
 from schemas import codec
+from schemas.documents import CatalogPointer
 from schemas.history import (
     LONGEST_WAIT_SECONDS,
     MOST_EVENTS,
@@ -20,6 +21,7 @@ from schemas.history import (
     EventRow,
     TargetKind,
 )
+from schemas.ids import ModelName
 from services.control.answering.past import (
     BadQuery,
     Outside,
@@ -28,12 +30,15 @@ from services.control.answering.past import (
     outside,
     time_of,
 )
+from services.control.answering.why_api import walked
 from services.control.loop import Loop
 from services.fleet.telling import moments
 from services.fleet.telling.concerns import Target, concerns, patterns
 from services.fleet.telling.event_rows import event_row
-from services.fleet.telling.happened import happened
+from services.fleet.telling.happened import Happened, happened
+from services.fleet.telling.swaps import touches
 from services.log.bases import parent
+from services.log.finding import Finder
 from services.log.history import Bounds, bounds, read_range, sequence_at
 
 USUAL_EVENTS = 100
@@ -118,10 +123,11 @@ class Events:
         items: list[EventRow] = []
         size, gives_up = 0, monotonic() + READ_SECONDS
         start = max(first, kept.first)
+        finder = Finder(self._loop.connection, end)
         async with self._past.turn():
             while start <= end and size < LARGEST_ANSWER and monotonic() < gives_up:
                 stop = min(end, start + PART - 1)
-                rows = await self._part(asked, start, stop)
+                rows = await self._part(asked, start, stop, finder)
                 for row in rows[: asked.limit - len(items)]:
                     items.append(row)
                     size += row.detail_bytes
@@ -138,7 +144,7 @@ class Events:
             kept_from=codec.rfc3339(kept.first_stamp) if kept.first_stamp else "",
         )
 
-    async def _part(self, asked: Asked, first: int, last: int) -> list[EventRow]:
+    async def _part(self, asked: Asked, first: int, last: int, finder: Finder) -> list[EventRow]:
         only = () if asked.target is None else patterns(asked.target)
         rows: list[EventRow] = []
         async for batch in read_range(self._loop.connection, first, last, only):
@@ -146,10 +152,16 @@ class Events:
                 found = happened(stored.sequence, stored.subject, stored.payload)
                 if found.event is None or not found.event.type.startswith(asked.type):
                     continue
-                if asked.target is None or concerns(found, asked.target):
+                if asked.target is None or await _concerns(found, asked.target, finder):
                     row = event_row(found)
                     rows += [] if row is None else [row]
         return rows
+
+
+async def _concerns(found: Happened, target: Target, finder: Finder) -> bool:
+    if target.kind == "model" and isinstance(found.document, CatalogPointer):
+        return await walked(touches(found, ModelName(target.name)), finder)
+    return concerns(found, target)
 
 
 def _asked(query: Mapping[str, str]) -> Asked:

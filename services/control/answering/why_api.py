@@ -1,6 +1,6 @@
 """Why something is as it is, out of one state and the log below it. Shell: it reads what a walk asks for."""
 
-from typing import get_args
+from typing import TypeVar, get_args
 
 from schemas import codec, frames, history
 from schemas.ids import GpuUuid, ModelName, NodeId, ReplicaId
@@ -8,10 +8,13 @@ from services.control.answering.pages import Seen
 from services.control.answering.past import BadQuery
 from services.fleet.nearest import near
 from services.fleet.telling import why, why_answers
+from services.fleet.telling.asking import Asking, Find, Past
 from services.fleet.telling.happened import Happened
 from services.log.connect import Connection
 from services.log.finding import Finder
 from services.log.history import bounds
+
+T = TypeVar("T")
 
 
 async def tell_why(connection: Connection, kind: str, name: str, seen: Seen) -> frames.Frame:
@@ -28,7 +31,7 @@ async def _tell(
     sequence = seen.state.sequence
     answer, walk = _question(kind, name, seen)
     similar = near(name, _names(kind, seen))
-    story = await _walk(walk, Finder(connection, sequence))
+    story = await walked(walk, Finder(connection, sequence))
     if answer or story.found:
         return history.Why(
             as_of_seq=sequence,
@@ -49,18 +52,19 @@ async def _tell(
     )
 
 
-async def _walk(walk: why.Walk, finder: Finder) -> why.Story:
+async def walked(walk: Asking[T], finder: Finder) -> T:
+    """What the walk returns, over the log up to where the finder reads."""
     found: list[Happened] | None = None
     while True:
         try:
             ask = next(walk) if found is None else walk.send(found)
         except StopIteration as end:
-            story: why.Story = end.value
-            return story
+            result: T = end.value
+            return result
         match ask:
-            case why.Past():
+            case Past():
                 found = await finder.past(ask.subjects)
-            case why.Find():
+            case Find():
                 one = await finder.find(ask.id, ask.near, ask.hints)
                 found = [] if one is None else [one]
 

@@ -11,7 +11,6 @@ from msgspec import Struct
 from schemas import subjects
 from schemas.documents import (
     Assignment,
-    CatalogPointer,
     CommandRecord,
     Document,
     EndpointShard,
@@ -98,7 +97,7 @@ def patterns(target: Target) -> tuple[str, ...]:
 
 
 def concerns(found: Happened, target: Target) -> bool:
-    """Whether the event says anything of it."""
+    """Whether the event says anything of it. Of a swap and a model, `swaps.touches` says so."""
     if target.kind == "command":
         return _of_command(found, EventId(target.name))
     if found.document is None:
@@ -161,8 +160,6 @@ def _replicas(document: Document) -> Iterable[ReplicaId | str]:
 
 def _is_of_model(subject: str, document: Document, model: ModelName) -> bool:
     match document:
-        case CatalogPointer():
-            return True  # What a swap changed does not stand in it.
         case ReplicaDocument() | ShardStatus() | EndpointShard() | PlacementVerdict():
             return document.model == model
         case Gone():

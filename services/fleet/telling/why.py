@@ -8,19 +8,20 @@ Where it begins: the documents of what is asked about. From each event it goes t
 writer named as its cause, and from a command's swap to the record of who asked.
 """
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
-
-from msgspec import Struct
 
 from schemas import subjects
 from schemas.documents import Assignment, ReplicaDocument, ShardStatus
+from schemas.events import Event
 from schemas.history import CauseRow
 from schemas.ids import EventId, GpuUuid, ModelName, NodeId, ReplicaId, token
 from services.fleet.state import FleetState, Held
+from services.fleet.telling.asking import Asking, Find, Past
 from services.fleet.telling.concerns import Slot, Target, concerns, slot_of
 from services.fleet.telling.happened import Happened
 from services.fleet.telling.summaries import summary
+from services.fleet.telling.swaps import last_swap
 
 MOST_CAUSES = 60
 """Events in one answer. A chain that is longer has told enough."""
@@ -28,23 +29,7 @@ MOST_DOCUMENTS = 20
 """Of one model, where a walk begins."""
 
 
-class Past(Struct, frozen=True):
-    """All that is kept of these subjects up to the moment asked about, in the log's order."""
-
-    subjects: tuple[str, ...]
-
-
-class Find(Struct, frozen=True):
-    """One event by its id. `near`: sequence of an event that names it."""
-
-    id: EventId
-    near: int
-    hints: tuple[str, ...] = ()
-    """Subjects that may hold it, where neither its id nor its neighbours lead there."""
-
-
-Ask = Past | Find
-Walk = Generator[Ask, Sequence[Happened], "Story"]
+Walk = Asking["Story"]
 
 
 class Story:
@@ -84,7 +69,7 @@ def row(found: Happened) -> CauseRow:
         src=event.src,
         subject=found.subject,
         id=event.id,
-        cause=event.cause,
+        cause=event.cause or _record(event),
         corr=event.corr,
         summary=summary(found),
     )
@@ -115,8 +100,8 @@ def why_model(state: FleetState, model: ModelName) -> Walk:
             )
         )
         story.add({found.subject: found for found in past}.values())
-    swaps = yield Past((subjects.CATALOG,))
-    story.add(swaps[-1:])
+    swap = yield from last_swap(model)
+    story.add([] if swap is None else [swap])
     yield from _trace(story)
     return story
 
@@ -185,9 +170,7 @@ def holders(state: FleetState, gpu: GpuUuid) -> tuple[ReplicaId, ...]:
     return tuple(sorted({*decided, *reported}))
 
 
-def _tell_replica(
-    state: FleetState, story: Story, replica: ReplicaId, slot: Slot
-) -> Generator[Ask, Sequence[Happened], None]:
+def _tell_replica(state: FleetState, story: Story, replica: ReplicaId, slot: Slot) -> Asking[None]:
     own = [found for found in (yield Past((slot.subject,))) if concerns(found, _replica(replica))]
     story.add(own)
     nodes = _nodes_of(own) | {held.document.node for held in state.shards_of(replica)}
@@ -242,7 +225,7 @@ def _told(assignments: Sequence[Happened], replica: ReplicaId) -> Iterable[Happe
             before[found.subject] = now
 
 
-def _trace(story: Story) -> Generator[Ask, Sequence[Happened], None]:
+def _trace(story: Story) -> Asking[None]:
     """From every event of the story to its cause, and to the record of the command at its root."""
     waiting = list(story.found.values())
     while waiting and len(story.found) < MOST_CAUSES:
@@ -266,9 +249,14 @@ def _causes(found: Happened) -> Iterable[Find]:
         return
     if event.cause is not None:
         yield Find(event.cause, found.sequence, _hints(found))
-    if event.corr is not None and event.id == event.corr:  # What a command wrote itself.
-        record = EventId(f"{event.corr}-record")
+    if (record := _record(event)) is not None:
         yield Find(record, found.sequence, (subjects.command(">"),))
+
+
+def _record(event: Event) -> EventId | None:
+    """Of the command, where this is what the command wrote itself."""
+    own = event.corr is not None and event.id == event.corr
+    return EventId(f"{event.corr}-record") if own else None
 
 
 def _hints(found: Happened) -> tuple[str, ...]:

@@ -204,6 +204,21 @@ async def causes_are_told(
     assert status == 404
     assert why_not.startswith("not_found: did you mean node-")
     assert "history is kept from sequence 1, " in why_not
+    assert await refused(control, "why/model/nope") == (
+        404,
+        f"not_found: {why_not[why_not.index('history') :]}",
+    )
+    swaps: dict[str, list[str]] = {}
+    for model in ("one", "big", "nope", "*"):
+        rows = (await asked(control, "events", for_=f"model/{model}", until=second["asOfSeq"]))[
+            "items"
+        ]
+        swaps[model] = [row["summary"] for row in rows if row["type"] == "catalog.swapped"]
+    told_first, told_second = (
+        "catalog r1 became current, by admin: first",
+        "catalog r2 became current, by admin: bigger",
+    )
+    assert swaps == {"one": [told_first, told_second], "big": [told_second], "nope": [], "*": []}
     command = await asked(control, "events", for_=f"command/{first['command']}")
     types = [row["type"] for row in command["items"]]
     assert types[:3] == ["catalog.stored", "catalog.swapped", "command.accepted"]

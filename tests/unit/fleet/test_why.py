@@ -2,20 +2,21 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import TypeVar
 
 import pytest
+from msgspec import Raw
 from msgspec.structs import replace
 
-from schemas import subjects
-from schemas.documents import Card, CommandRecord, LastError, ShardPhase
+from schemas import codec, subjects
+from schemas.documents import Card, CatalogRevision, CommandRecord, LastError, ShardPhase
 from schemas.ids import EventId, GpuUuid, ModelName, NodeId, ReplicaId
 from services.fleet.telling import why_answers
+from services.fleet.telling.asking import Asking, Find, Past
 from services.fleet.telling.happened import Happened, happened
+from services.fleet.telling.swaps import touches
 from services.fleet.telling.why import (
-    Find,
-    Past,
     Story,
-    Walk,
     why_gpu,
     why_model,
     why_node,
@@ -36,20 +37,21 @@ from tests.builders import (
 from tests.support.deciding import Fleet
 from tests.unit.fleet.test_concerns import log_of, matches
 
+T = TypeVar("T")
 LIVE = Live(now=NOW)
 TINY = ReplicaId("tiny-0-1")
 ERROR = LastError(failure="model_not_found", message="no such file", permanent=True)
 
 
-def walked(walk: Walk, log: Sequence[Happened]) -> Story:
+def walked(walk: Asking[T], log: Sequence[Happened]) -> T:
     """As a server would answer."""
     found: list[Happened] | None = None
     while True:
         try:
             ask = next(walk) if found is None else walk.send(found)
         except StopIteration as end:
-            story: Story = end.value
-            return story
+            result: T = end.value
+            return result
         match ask:
             case Past(wanted):
                 found = [each for each in log if any(matches(one, each.subject) for one in wanted)]
@@ -242,14 +244,58 @@ def test_what_a_command_wrote_leads_to_who_asked_for_it() -> None:
         verb="apply", actor="ann", source="", outcome="accepted", detail="revision 1"
     )
     log = [
-        happened(1, subjects.CATALOG, _sealed(command, command)),
-        happened(2, subjects.command("apply"), _record(record, command)),
+        _revision(1, 1, {"tiny": {"engine": "llamacpp"}}),
+        happened(2, subjects.CATALOG, _sealed(command, command)),
+        happened(3, subjects.command("apply"), _record(record, command)),
     ]
     story = walked(why_model(Script().state, ModelName("tiny")), log)
-    assert [row.summary for row in story.rows()] == [
+    asked, swap = story.rows()
+    assert (asked.summary, swap.summary) == (
         "ann asked for apply: accepted, revision 1",
         "catalog r1 became current, by tests",
+    )
+    assert swap.cause == asked.id
+
+
+# spec: O5 P6
+def test_a_swap_that_left_a_model_alone_is_no_cause_of_it() -> None:
+    tiny, more = {"engine": "llamacpp"}, {"engine": "llamacpp", "replicas": 2}
+    contents: list[tuple[dict[str, object], dict[str, object]]] = [
+        ({"tiny": tiny}, {}),
+        ({"tiny": tiny, "other": tiny}, {"vllm": {}}),
+        ({"tiny": more, "other": tiny}, {"vllm": {}}),
+        ({"tiny": more, "other": tiny}, {"llamacpp": {}}),
+        ({"tiny": more}, {"llamacpp": {}}),
     ]
+    log: list[Happened] = []
+    for number, (models, engines) in enumerate(contents, 1):
+        log.append(_revision(2 * number - 1, number, models, engines))
+        pointer = an_event(a_pointer(number), id_=f"c-{number}", kind="catalog.swapped")
+        log.append(happened(2 * number, subjects.CATALOG, pointer))
+    swaps = [found for found in log if found.subject == subjects.CATALOG]
+
+    def touched(model: str) -> list[int]:
+        name = ModelName(model)
+        return [n for n, swap in enumerate(swaps, 1) if walked(touches(swap, name), log)]
+
+    assert (touched("tiny"), touched("other")) == ([1, 3, 4], [2, 4, 5])
+    assert touched("nope") == touched("*") == []
+    state = Script().state
+    for model, sequences in (("tiny", [8]), ("other", [10]), ("nope", []), ("*", [])):
+        story = walked(why_model(state, ModelName(model)), log)
+        assert [row.seq for row in story.rows()] == sequences
+
+
+def _revision(
+    sequence: int,
+    revision: int,
+    models: dict[str, object],
+    engines: dict[str, object] | None = None,
+) -> Happened:
+    source = Raw(codec.encode({"models": models, "engines": engines or {}}))
+    document = CatalogRevision(revision=revision, hash=f"hash-{revision}", source=source)
+    payload = an_event(document, id_=f"r-{revision}", kind="catalog.stored")
+    return happened(sequence, subjects.catalog_revision(revision), payload)
 
 
 def _sealed(id_: EventId, corr: EventId) -> bytes:
