@@ -15,6 +15,7 @@ from schemas.frames import Accepted, Frame, Role
 from schemas.history import CatalogDiff, CatalogHistory, EventList, RollbackCatalog, Why
 from schemas.ids import EngineName, GpuUuid, ModelName, NodeId, ReplicaId, RouterId
 from schemas.recovery import BadDocuments, Damage, Mend, Recover, Recovery
+from schemas.texts import FileName, Prune, Reason
 
 ReplicaPhase = Literal[
     "placed", "starting", "loading", "ready", "draining", "stopping", "failed", "gone"
@@ -236,13 +237,12 @@ class ApplyCatalog(Struct, frozen=True, kw_only=True, rename="camel"):
 
     source: str
     """YAML text."""
-    file: str = ""
+    file: FileName = ""
     """Its name, for the places of faults."""
-    prune: tuple[ModelName, ...] = ()
-    """Models that may vanish."""
+    prune: Prune = ()
     prune_all: bool = False
     if_revision: int | None = None
-    reason: str = ""
+    reason: Reason = ""
 
 
 class Route(Struct, frozen=True, kw_only=True):

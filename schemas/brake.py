@@ -5,6 +5,7 @@ from typing import Literal
 from msgspec import Struct
 
 from schemas.frames import Frame
+from schemas.texts import Reason
 
 
 class BrakeRow(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -37,4 +38,4 @@ class ReleaseBrake(Struct, frozen=True, kw_only=True, rename="camel"):
     """End the brake: what is silent now may be given up. It engages anew for another silence."""
 
     state: Literal["off"]
-    reason: str = ""
+    reason: Reason = ""

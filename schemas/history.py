@@ -6,6 +6,7 @@ from msgspec import Raw, Struct
 
 from schemas.frames import Frame
 from schemas.ids import EventId, ModelName
+from schemas.texts import Prune, Reason
 
 TargetKind = Literal["node", "replica", "model", "gpu", "command"]
 WhyKind = Literal["node", "replica", "model", "gpu"]
@@ -121,8 +122,7 @@ class RollbackCatalog(Struct, frozen=True, kw_only=True, rename="camel"):
     """Make the content of an earlier revision current again, as a new revision."""
 
     revision: int
-    prune: tuple[ModelName, ...] = ()
-    """Models that may vanish."""
+    prune: Prune = ()
     prune_all: bool = False
     if_revision: int | None = None
-    reason: str = ""
+    reason: Reason = ""

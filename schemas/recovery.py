@@ -5,7 +5,8 @@ from typing import Literal
 from msgspec import Struct
 
 from schemas.frames import Frame
-from schemas.ids import LogId, ModelName
+from schemas.ids import LogId
+from schemas.texts import FileName, Prune, Reason, Subject
 
 Way = Literal["memory", "log", "agents"]
 """What a new log is begun from: what control held, what stands in NATS, what agents run."""
@@ -69,11 +70,11 @@ class Recover(Struct, frozen=True, kw_only=True, rename="camel"):
     way: Way
     catalog: str | None = None
     """YAML text; None: the one that was known."""
-    file: str = ""
+    file: FileName = ""
     """Its name, for the places of faults."""
-    prune: tuple[ModelName, ...] = ()
+    prune: Prune = ()
     """Models whose engines may end."""
-    reason: str = ""
+    reason: Reason = ""
 
 
 class BadDocument(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -101,6 +102,6 @@ class BadDocuments(Frame, frozen=True, kw_only=True, tag="BadDocuments"):
 class Mend(Struct, frozen=True, kw_only=True, rename="camel"):
     """Put a document right."""
 
-    subject: str
+    subject: Subject
     to: Putting = "last-good"
-    reason: str = ""
+    reason: Reason = ""

@@ -42,6 +42,7 @@ class SeenFile:
         """Why the disk did not take the last note; empty: it did."""
         self._written = self.seen
         self._since = self.beside("damaged-since")
+        self._marking = asyncio.Lock()
         self.damaged_since = (read_if_there(self._since) or b"").decode(errors="replace")
         """When damage was found that still stands, RFC 3339; empty: there is none."""
 
@@ -49,18 +50,22 @@ class SeenFile:
         """Another file of this control's folder."""
         return self._path.with_name(name)
 
-    def mark(self, since: str) -> None:
+    async def mark(self, since: str) -> None:
         """Damage is told of from its beginning, over restarts. Empty: it is over."""
-        if since == self.damaged_since:
-            return
-        self.damaged_since = since
-        try:
-            if since:
-                write_atomically(self._since, since.encode())
-            else:
-                self._since.unlink(missing_ok=True)
-        except OSError as error:
-            log.error("damage.not_remembered", path=str(self._since), reason=str(error))  # noqa: TRY400
+        async with self._marking:
+            if since == self.damaged_since:
+                return
+            self.damaged_since = since
+            try:
+                await asyncio.to_thread(self._mark, since)
+            except OSError as error:
+                log.error("damage.not_remembered", path=str(self._since), reason=str(error))  # noqa: TRY400
+
+    def _mark(self, since: str) -> None:
+        if since:
+            write_atomically(self._since, since.encode())
+        else:
+            self._since.unlink(missing_ok=True)
 
     async def remember(self, seen: Seen) -> None:
         """Written in a thread: it waits for the disk. A disk that refuses is asked again next time."""

@@ -14,6 +14,7 @@ How it fails:
 - What stands in the log does not come, though the log says that it is there (a consumer on a server that
   lags): the log is opened anew, from a snapshot and with another consumer.
 - Its end, or damage, meets a command in mid-write: the outcome is told as unknown.
+- A command's plan raises: that command is told so, and the rest goes on.
 - Its clean end: its last beat says that it resigns, so that another claims at once.
 - The disk takes no note of how far the log was followed: told in `status`, and tried again.
 """
@@ -34,7 +35,7 @@ from schemas.recovery import Damage
 from services.control.beating import is_routing, newest_routing, own_beat
 from services.control.checkpoint import Checkpoints
 from services.control.clock import Clock
-from services.control.commanding.moment import Moment, Plan
+from services.control.commanding.moment import Moment, Plan, Planned
 from services.control.damage import SeenFile
 from services.control.deciding.current import Current, CurrentCatalog
 from services.control.deciding.silence import UNREACHABLE_SECONDS
@@ -45,17 +46,20 @@ from services.control.opening import Damaged, Opened, Opener
 from services.control.passes import Passes
 from services.control.recovery.procedure import Recovering
 from services.control.requests import (
+    Failed,
     LogRefuses,
     NotLeading,
     OutcomeUnknown,
     Request,
     Requests,
 )
+from services.control.seal import Envelope
 from services.control.writing import Writing
 from services.fleet.damage import Seen
 from services.fleet.state import FleetState
 from services.log.api import ApiError
 from services.log.connect import Connection
+from services.log.guarded import check
 from services.log.message import Unavailable
 from services.log.streams import LogDamaged, head
 from services.log.tail import Tail
@@ -173,11 +177,21 @@ class Loop:
     async def perform(self, plan: Plan) -> Frame:
         """Carry out a command in the next turn.
 
-        Raises NotLeading, TooMany or LogRefuses if it was not taken, OutcomeUnknown if that is not known.
+        Raises NotLeading, TooMany, LogRefuses or Failed if it was not taken, OutcomeUnknown if that is not
+        known.
         """
         if not self.leading:
             raise NotLeading
         return await self._requests.perform(plan)
+
+    async def prepare(self, make: Callable[[], Plan]) -> Plan:
+        """What takes time before a command can be carried out. Raises TooMany, and what `make` raises."""
+        return await self._requests.prepare(make)
+
+    @property
+    def state_rests(self) -> asyncio.Lock:
+        """Held by whoever reads the state beside the event loop, too."""
+        return self._passes.state_rests
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -341,11 +355,12 @@ class Loop:
         return self.leading and self.connection.connected and not self.state.halted()
 
     async def _carry_out(self, request: Request) -> None:
+        envelope = self.writing.envelope()
+        planned = self._planned(request, envelope)
+        if planned is None:
+            return
         try:
-            planned = request.plan(Moment(self.state, self.current()))
-            taken = not planned.drafts or await self.writing.write(
-                self.writing.envelope(), planned.drafts
-            )
+            taken = not planned.drafts or await self.writing.write(envelope, planned.drafts)
         except BaseException:
             request.fail(OutcomeUnknown("this control stopped leading while it was being written"))
             raise
@@ -354,6 +369,18 @@ class Loop:
             request.fail(LogRefuses(refused) if refused else NotLeading())
         elif not request.answer.done():
             request.answer.set_result(planned.answer(self.state.sequence))
+
+    def _planned(self, request: Request, envelope: Envelope) -> Planned | None:
+        """None: it raised, or no log could take it. That is the command's own end, and nobody else's."""
+        try:
+            planned = request.plan(Moment(self.state, self.current()))
+            for draft in planned.drafts:
+                check(envelope.draft(draft))
+        except Exception as error:
+            log.exception("command.failed")
+            request.fail(Failed(f"{type(error).__name__}: {error}"))
+            return None
+        return planned
 
     async def _beat(self) -> None:
         """Its sign of life, leading or not."""

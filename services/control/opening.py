@@ -98,7 +98,7 @@ class Opener:
         await self._make(seen)
         state = self.last_read = await self._read_state()
         found = await look(self._connection, seen)
-        self._judge(found, judge(found, state, state.sequence, reports))
+        await self._judge(found, judge(found, state, state.sequence, reports))
         self.doubted = doubted(found, state, reports)
         self.past = await self._purged(state)
         newest = await streams.newest(self._connection)
@@ -113,7 +113,7 @@ class Opener:
         if not await streams.has(self._connection, subjects.STATE):
             await self._make_state(state)
         found = await look(self._connection, seen)
-        self._judge(found, judge(found, state, applied, reports))
+        await self._judge(found, judge(found, state, applied, reports))
         self.doubted = doubted(found, state, reports)
         self.past = await self._purged(state)
 
@@ -146,7 +146,7 @@ class Opener:
         found = await look(self._connection)
         told = next(iter(sorted(self._ears.followed().items())), None)
         if found.missing and told is not None:
-            self._judge(found, f"{found.missing}; {told[0]} follows log {told[1]}")
+            await self._judge(found, f"{found.missing}; {told[0]} follows log {told[1]}")
 
     async def _make_state(self, state: FleetState) -> None:
         """It is gone; LOG may tell all that it held. Raises Damaged."""
@@ -155,7 +155,7 @@ class Opener:
         reason = judge(found, state, state.sequence, reports)
         if reason is None and not await tells_all(self._connection):
             reason = f"stream {subjects.STATE} is gone, and LOG no longer tells all of it"
-        self._judge(found, reason)
+        await self._judge(found, reason)
         log.warning("state.made_anew", head=found.head)
         made = f"{subjects.STATE} was gone: it is made anew from LOG, and nothing is missing"
         self.warnings = (*await self._create(), made)
@@ -173,19 +173,19 @@ class Opener:
             f"LOG begins at {found.first}: the history before it was purged; the state is whole",
         )
 
-    def _judge(self, found: Found, reason: str | None) -> None:
+    async def _judge(self, found: Found, reason: str | None) -> None:
         self.found = found
         if reason is None:
             if self.damage is not None:
                 log.info("log.mended", head=found.head)
             self.damage = None
-            self._seen.mark("")
+            await self._seen.mark("")
             return
         if self.damage is None or self.damage.reason != reason:
             log.error("log.damaged", reason=reason, head=found.head)
             since = self._seen.damaged_since or codec.rfc3339(self._now())
             self.damage = describe(reason, since, found)
-            self._seen.mark(since)
+            await self._seen.mark(since)
         raise Damaged(reason)
 
     async def _read_state(self) -> FleetState:

@@ -33,6 +33,10 @@ class TooMany(Exception):
     """More commands wait than are carried out in a turn. This one was not taken."""
 
 
+class Failed(Exception):
+    """A fault of this version: the command could not be planned, or no log could take it. It was not taken."""
+
+
 class Request:
     """One command, and who waits for its answer."""
 
@@ -53,6 +57,19 @@ class Requests:
         """`came` is called when there is one."""
         self._came = came
         self._waiting: deque[Request] = deque()
+        self._preparing = 0
+        self._one = asyncio.Lock()
+
+    async def prepare(self, make: Callable[[], Plan]) -> Plan:
+        """What takes time, before the turn: in a thread, one at a time. Raises TooMany, and what it raises."""
+        if self._preparing >= MOST_WAITING:
+            raise TooMany
+        self._preparing += 1
+        try:
+            async with self._one:
+                return await asyncio.to_thread(make)
+        finally:
+            self._preparing -= 1
 
     async def perform(self, plan: Plan) -> Frame:
         """Raises what is defined here."""

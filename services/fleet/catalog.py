@@ -8,7 +8,7 @@ The parts: `catalog_yaml` and `catalog_tree` read text into one form with places
 engine can drive; `catalog_source` writes it back.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import NoReturn
 
@@ -20,7 +20,7 @@ from schemas.frames import Fault
 from schemas.ids import EngineName, ModelName
 from services.fleet.catalog_check import check
 from services.fleet.catalog_source import digest, source_of
-from services.fleet.catalog_tree import Entries, Faults, Node, read_json
+from services.fleet.catalog_tree import Entries, Faults, Node, TooManyFaults, read_json
 from services.fleet.catalog_yaml import read_yaml, write_yaml
 
 LARGEST_BYTES = 960 * 1024
@@ -97,16 +97,23 @@ def _refuse() -> NoReturn:
 def from_yaml(text: str | bytes, file: str = "") -> Catalog | CatalogFaults:
     """A catalog from the content of a file, whose name is for the places of faults."""
     faults = Faults(file)
-    return _construct(read_yaml(text, faults), faults)
+    return _construct(lambda: read_yaml(text, faults), faults)
 
 
 def from_json(raw: bytes | Raw) -> Catalog | CatalogFaults:
     """A catalog from the JSON of `Catalog.source`; faults have a path and no line."""
     faults = Faults()
-    return _construct(read_json(bytes(raw), faults), faults)
+    return _construct(lambda: read_json(bytes(raw), faults), faults)
 
 
-def _construct(root: Node | None, faults: Faults) -> Catalog | CatalogFaults:
+def _construct(read: Callable[[], Node | None], faults: Faults) -> Catalog | CatalogFaults:
+    try:
+        return _made(read(), faults)
+    except TooManyFaults:
+        return CatalogFaults(faults.all())
+
+
+def _made(root: Node | None, faults: Faults) -> Catalog | CatalogFaults:
     if root is None:
         return CatalogFaults(faults.all())
     engines, models = check(root, faults)

@@ -14,7 +14,7 @@ from services.fleet.unseen import UNSEEN, unseen
 
 LONGEST_BYTES = 1024 * 1024
 DEEPEST = 16
-_MOST_FAULTS = 200
+MOST_FAULTS = 200
 
 
 class Scalar(Struct, frozen=True, kw_only=True):
@@ -56,12 +56,17 @@ class Entry(NamedTuple):
 Node = Scalar | Items | Entries
 
 
+class TooManyFaults(Exception):
+    """Nobody reads more of them: reading ends."""
+
+
 class Faults:
-    """Collects every fault, so that all of them are told at once."""
+    """Collects every fault, so that all of them are told at once; raises TooManyFaults above 200."""
 
     def __init__(self, file: str = "") -> None:
         self.file = file
-        self._found: list[Fault] = []
+        self._found: dict[Fault, None] = {}
+        """In order, each once: a value that is read twice is at fault twice."""
 
     def __bool__(self) -> bool:
         return bool(self._found)
@@ -74,17 +79,17 @@ class Faults:
         """A fault at a place that no node has."""
         shown = UNSEEN.sub("\ufffd", message)
         fault = Fault(file=self.file, line=line, column=column, path=path, message=shown, hint=hint)
-        self._found.append(fault)
+        self._found[fault] = None
+        if len(self._found) > MOST_FAULTS:
+            raise TooManyFaults
 
     def all(self) -> tuple[Fault, ...]:
-        """In order of place; the first 200 and a count of the rest."""
-        once = dict.fromkeys(self._found)  # A value that is read twice is at fault twice.
-        ordered = sorted(once, key=lambda fault: (fault.line, fault.column))
-        more = len(ordered) - _MOST_FAULTS
-        if more <= 0:
+        """In order of place. The 200 that were found first, and that there are more."""
+        told = list(self._found)[:MOST_FAULTS]
+        ordered = sorted(told, key=lambda fault: (fault.line, fault.column))
+        if len(self._found) <= MOST_FAULTS:
             return tuple(ordered)
-        rest = Fault(file=self.file, message=f"and {more} more faults after these")
-        return (*ordered[:_MOST_FAULTS], rest)
+        return (*ordered, Fault(file=self.file, message="and more faults, which are not told"))
 
 
 def under(path: str, key: str) -> str:

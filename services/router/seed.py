@@ -15,7 +15,7 @@ from schemas.frames import Fault
 from schemas.ids import EngineName, ModelName, NodeId, ReplicaId, token
 from services.fleet.catalog import Catalog, CatalogFaults, from_yaml
 from services.fleet.catalog_metrics import read_metrics
-from services.fleet.catalog_tree import Entries, Faults, Items, Node, Scalar, place
+from services.fleet.catalog_tree import Entries, Faults, Items, Node, Scalar, TooManyFaults, place
 from services.fleet.catalog_yaml import read_yaml
 from services.fleet.nearest import meant
 from services.router.endpoints import ShardKey
@@ -50,11 +50,22 @@ def read_seed(
     """Both texts as one value, or every fault of both."""
     made = from_yaml(catalog, catalog_file)
     faults = Faults(endpoints_file)
-    root = _tree(endpoints, faults)
+    listed = _listed(endpoints, made, faults)
     if isinstance(made, CatalogFaults):
         return (*made.faults, *faults.all())
-    listed = () if root is None else _List(made, faults).read(root)
     return faults.all() if faults else Seed(made, listed)
+
+
+def _listed(
+    endpoints: bytes, made: Catalog | CatalogFaults, faults: Faults
+) -> tuple[tuple[ModelName, Endpoint], ...]:
+    try:
+        root = _tree(endpoints, faults)
+        if root is None or isinstance(made, CatalogFaults):
+            return ()
+        return _List(made, faults).read(root)
+    except TooManyFaults:
+        return ()
 
 
 def _tree(endpoints: bytes, faults: Faults) -> Node | None:

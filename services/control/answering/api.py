@@ -1,14 +1,17 @@
 """HTTP handlers of the management API, on the admin listener. Shell: decode, ask, encode.
 
 Which routes there are, and who may call them, is `schemas.api.ROUTES`. Every answer is a frame with the
-LOG sequence that it was computed at. A standby answers reads and sends writes on to the leader.
+LOG sequence that it was computed at. A standby answers reads and sends writes on to the leader. Pages
+of a large fleet are computed beside the event loop, one at a time, as passes over it are.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
 from schemas import api, codec, frames
+from services.control.answering.bodies import LARGEST_BODY, read_body
 from services.control.answering.history_api import HistoryApi
 from services.control.answering.live import live
 from services.control.answering.metrics import registry
@@ -17,13 +20,12 @@ from services.control.answering.pages import PAGES, Page, Seen
 from services.control.answering.recovery_api import RecoveryApi
 from services.control.answering.tokens import Token, Tokens, allows
 from services.control.commanding.commands import Actor
+from services.control.deciding.pace import is_small
 from services.control.loop import Loop
 from services.control.requests import NotLeading
 from services.log.event_ids import new_event_id
 from services.runtime.admin import admin_app
 
-LARGEST_BODY = 4 << 20
-"""A catalog in YAML, comments included."""
 STATUS_OF = {
     "bad_catalog": 422,
     "bad_request": 400,
@@ -40,6 +42,7 @@ STATUS_OF = {
     "too_many": 503,
     "log_refuses": 503,
     "outcome_unknown": 504,
+    "failed": 500,
 }
 """HTTP status by code; every other refusal is a conflict."""
 CONFLICT = 409
@@ -55,6 +58,8 @@ class Api:
     def __init__(self, loop: Loop, tokens: Tokens) -> None:
         self._loop = loop
         self._tokens = tokens
+        self._one_page = asyncio.Lock()
+        """Of a large fleet: no number of readers keeps the state from being changed."""
         self._history = HistoryApi(loop, self._present)
         self._answers: dict[str, Answer] = {
             **{name: self._page(page) for name, page in PAGES.items()},
@@ -122,29 +127,22 @@ class Api:
 
     def _page(self, page: Page) -> Answer:
         async def answer(request: web.Request, _token: Token) -> frames.Frame:
-            return page(self._present(), request.match_info)
+            if is_small(self._loop.state):
+                return page(self._present(), request.match_info)
+            async with self._one_page, self._loop.state_rests:
+                return await asyncio.to_thread(page, self._present(), dict(request.match_info))
 
         return answer
 
     def _order(self, name: str) -> Answer:
         async def answer(request: web.Request, token: Token) -> frames.Frame:
-            body = await _body(request)
+            body = await read_body(request)
             if body is None:
                 return refusal(self._loop, "too_large", f"more than {LARGEST_BODY} bytes")
             actor = Actor(token.name, request.remote or "", new_event_id(self._loop.now()))
             return await carry_out(self._loop, name, body, actor)
 
         return answer
-
-
-async def _body(request: web.Request) -> bytes | None:
-    """None: too large, and not read to its end."""
-    body = bytearray()
-    async for chunk in request.content.iter_any():
-        body += chunk
-        if len(body) > LARGEST_BODY:
-            return None
-    return bytes(body)
 
 
 def _shown(request: web.Request) -> str:

@@ -7,7 +7,7 @@ so, and one whose fate is not known says that.
 from collections.abc import Callable, Mapping
 from typing import Protocol, TypeVar
 
-from msgspec import DecodeError, ValidationError
+from msgspec import DecodeError, Struct, ValidationError
 
 from schemas import codec
 from schemas.api import ApplyCatalog
@@ -17,10 +17,11 @@ from schemas.history import RollbackCatalog
 from schemas.recovery import Mend
 from services.control.commanding.brake_command import plan_release
 from services.control.commanding.commands import Actor, plan_apply, plan_rollback
+from services.control.commanding.mending import VERB as MEND
 from services.control.commanding.mending import plan_mend
 from services.control.commanding.moment import Moment, Plan, Planned
 from services.control.loop import Loop
-from services.control.requests import LogRefuses, OutcomeUnknown, TooMany
+from services.control.requests import Failed, LogRefuses, OutcomeUnknown, TooMany
 from services.fleet.unseen import unseen
 
 
@@ -55,11 +56,23 @@ def _planner(kind: type[R], plan: Callable[[Moment, R, Actor], Planned]) -> Plan
     return planned
 
 
-ORDERS: Mapping[str, Planner] = {
-    "apply": _planner(ApplyCatalog, plan_apply),
-    "rollback": _planner(RollbackCatalog, plan_rollback),
-    "brake-off": _planner(ReleaseBrake, plan_release),
-    "mend": _planner(Mend, plan_mend),
+def _apply(body: bytes, actor: Actor) -> Plan:
+    return plan_apply(understood(body, ApplyCatalog), actor)
+
+
+class Order(Struct, frozen=True):
+    """A command."""
+
+    planner: Planner
+    look: str
+    """What tells whether it was taken."""
+
+
+ORDERS: Mapping[str, Order] = {
+    "apply": Order(_apply, "flotilla catalog show"),
+    "rollback": Order(_planner(RollbackCatalog, plan_rollback), "flotilla catalog show"),
+    "brake-off": Order(_planner(ReleaseBrake, plan_release), "flotilla brake"),
+    "mend": Order(_planner(Mend, plan_mend), MEND),
 }
 """By the name of the route."""
 
@@ -68,8 +81,9 @@ async def carry_out(loop: Loop, name: str, body: bytes, actor: Actor) -> Frame:
     """Once it stands in the log, or is refused. Raises NotLeading: another control takes it."""
     if loop.recovering.due(loop.state):
         return refusal(loop, "recovering", *_RECOVERING)
+    order = ORDERS[name]
     try:
-        return await loop.perform(ORDERS[name](body, actor))
+        return await loop.perform(await loop.prepare(lambda: order.planner(body, actor)))
     except DecodeError as error:
         return refusal(loop, "bad_request", "the request cannot be read", str(error))
     except LogRefuses as error:
@@ -78,7 +92,9 @@ async def carry_out(loop: Loop, name: str, body: bytes, actor: Actor) -> Frame:
         return refusal(loop, "too_many", "too many commands wait", "nothing was changed")
     except OutcomeUnknown as error:
         message = f"{name} may or may not have been taken"
-        return refusal(loop, "outcome_unknown", message, str(error), "flotilla catalog show")
+        return refusal(loop, "outcome_unknown", message, str(error), order.look)
+    except Failed as error:
+        return refusal(loop, "failed", f"{name} failed: nothing was changed", str(error))
 
 
 def not_here(loop: Loop) -> Refusal:

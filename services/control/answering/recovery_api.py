@@ -10,6 +10,7 @@ from msgspec import DecodeError
 
 from schemas.frames import Frame, Refusal
 from schemas.recovery import Recover
+from services.control.answering.bodies import LARGEST_BODY, read_body
 from services.control.answering.orders import understood
 from services.control.answering.tokens import Token
 from services.control.commanding.commands import Actor
@@ -34,8 +35,11 @@ class RecoveryApi:
         return await self._loop.recovering.view()
 
     async def _recover(self, request: web.Request, token: Token) -> Frame:
+        body = await read_body(request)
+        if body is None:
+            return self._refusal("too_large", f"more than {LARGEST_BODY} bytes", "")
         try:
-            wanted = understood(await request.read(), Recover)
+            wanted = understood(body, Recover)
         except DecodeError as error:
             return self._refusal("bad_request", "the request cannot be read", str(error))
         actor = Actor(token.name, request.remote or "", new_event_id(self._loop.now()))

@@ -17,7 +17,7 @@ from schemas.documents import CatalogPointer, CatalogRevision, CommandRecord
 from schemas.frames import Accepted, Fault, Frame, Refusal
 from schemas.history import RollbackCatalog
 from schemas.ids import EventId, ModelName
-from services.control.commanding.moment import Moment, Planned
+from services.control.commanding.moment import Moment, Plan, Planned
 from services.control.deciding.current import find_revision, next_revision
 from services.control.deciding.drafts import Draft
 from services.fleet.catalog import Catalog, CatalogFaults, from_json, from_yaml
@@ -26,6 +26,9 @@ from services.fleet.state import FleetState
 
 STDIN = "<stdin>"
 """What the command line calls a file that came by standard input."""
+
+LONGEST_DETAIL = 2000
+"""Of what is recorded of a command: it may name every model of a catalog."""
 
 
 class Actor(Struct, frozen=True):
@@ -82,8 +85,11 @@ def with_reason(reason: str) -> str:
     return f" -m {shlex.quote(reason)}" if reason else ""
 
 
-def plan_apply(moment: Moment, request: ApplyCatalog, actor: Actor) -> Planned:
-    """Make a catalog the current one: its revision, the pointer and the record in one batch."""
+def plan_apply(request: ApplyCatalog, actor: Actor) -> Plan:
+    """Make a catalog the current one: its revision, the pointer and the record in one batch.
+
+    It is read here and now, which takes seconds where it is large; the plan itself takes none.
+    """
     wanted = Wanted(
         verb="apply",
         prune=request.prune,
@@ -92,7 +98,8 @@ def plan_apply(moment: Moment, request: ApplyCatalog, actor: Actor) -> Planned:
         reason=request.reason,
         typed=f"flotilla catalog apply {typed_file(request.file)}",
     )
-    return _plan(moment, from_yaml(request.source, request.file), wanted, actor)
+    made = from_yaml(request.source, request.file)
+    return lambda moment: _plan(moment, made, wanted, actor)
 
 
 def plan_rollback(moment: Moment, request: RollbackCatalog, actor: Actor) -> Planned:
@@ -271,7 +278,7 @@ def record(
         reason=reason,
         target=target,
         outcome=outcome,
-        detail=detail,
+        detail=detail if len(detail) <= LONGEST_DETAIL else f"{detail[:LONGEST_DETAIL]}…",
     )
     return Draft(
         subject=subjects.command(verb),

@@ -145,7 +145,7 @@ async def test_a_disk_that_refuses_is_told_and_ends_nothing(controls: Controls) 
 def a_record(moment: Moment) -> Planned:
     """A real command: one that is refused, and recorded."""
     actor = Actor("tests", "127.0.0.1", EventId("command-1"))
-    return plan_apply(moment, ApplyCatalog(source="nonsense"), actor)
+    return plan_apply(ApplyCatalog(source="nonsense"), actor)(moment)
 
 
 def nothing(_: Moment) -> Planned:

@@ -36,7 +36,7 @@ Leading = tuple[Loop, asyncio.Task[None]]
 
 def an_apply(moment: Moment) -> Planned:
     actor = Actor("tests", "127.0.0.1", EventId("command-1"))
-    return plan_apply(moment, ApplyCatalog(source=ONE), actor)
+    return plan_apply(ApplyCatalog(source=ONE), actor)(moment)
 
 
 def is_batch_answer(frame: Frame) -> bool:

@@ -29,7 +29,7 @@ class Log:
         self.number += 1
         state = self.script.state
         actor = Actor(ACTOR.name, ACTOR.source, EventId(f"command-{self.number}"))
-        return plan_apply(Moment(state, self.catalog.read(state)), request, actor)
+        return plan_apply(request, actor)(Moment(state, self.catalog.read(state)))
 
     def apply(self, source: str, **options: object) -> Accepted | Refusal:
         planned = self.plan(ApplyCatalog(source=source, **options))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
@@ -235,3 +235,12 @@ def test_nothing_is_applied_while_the_log_holds_what_only_a_newer_version_unders
     answer = log.apply(ONE)
     assert isinstance(answer, Refusal)
     assert answer.code == "halted"
+
+
+def test_a_record_fits_the_log_however_much_a_command_names() -> None:
+    log = Log()
+    names = [f"model-{number}-{'x' * 30}" for number in range(200)]
+    models = "".join(f"  {n}: {{engine: llamacpp, source: /m/{n}.gguf}}\n" for n in names)
+    log.apply(f"models:\n{models}")
+    [refused] = log.plan(ApplyCatalog(source=ONE)).drafts
+    assert 1000 < len(record(refused).detail) < 3000

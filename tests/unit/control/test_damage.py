@@ -1,11 +1,15 @@
+import threading
+from pathlib import Path
+
 import pytest
 from msgspec.structs import replace
 
 from schemas import subjects
 from schemas.ids import LogId
-from services.control.damage import Reported, doubted, judge
+from services.control.damage import Reported, SeenFile, doubted, judge
 from services.fleet.damage import Found, Seen
 from services.fleet.state import FleetState
+from services.runtime.files import write_atomically
 from tests.builders import LOG_ID, Script, a_genesis, an_event
 
 OTHER = LogId("f" * 32)
@@ -119,3 +123,22 @@ def test_an_unreadable_genesis_is_damage() -> None:
     unreadable = judge(Found(None, 1, unreadable="v2"), FleetState(), 0)
     assert unreadable is not None
     assert "v2" in unreadable
+
+
+async def test_a_mark_of_damage_waits_for_the_disk_in_a_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[threading.Thread] = []
+    write = write_atomically
+
+    def written(path: Path, content: bytes) -> None:
+        threads.append(threading.current_thread())
+        write(path, content)
+
+    monkeypatch.setattr("services.control.damage.write_atomically", written)
+    seen = SeenFile(tmp_path / "seen.json")
+    await seen.mark("2026-11-30T12:00:00Z")
+    assert SeenFile(tmp_path / "seen.json").damaged_since == "2026-11-30T12:00:00Z"
+    assert threading.main_thread() not in threads
+    await seen.mark("")
+    assert SeenFile(tmp_path / "seen.json").damaged_since == ""

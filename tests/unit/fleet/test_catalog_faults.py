@@ -6,6 +6,7 @@ import pytest
 
 from schemas.frames import Fault
 from services.fleet.catalog import LARGEST_BYTES, CatalogFaults, from_json, from_yaml
+from services.fleet.catalog_tree import Faults, TooManyFaults
 
 DATA = Path(__file__).parents[2] / "data" / "catalogs"
 CPU = "models:\n  m:\n    engine: llamacpp\n    source: /m.gguf\n"
@@ -277,10 +278,15 @@ def test_every_fault_is_told_at_once_in_order_of_place() -> None:
     ]
 
 
-def test_a_flood_of_faults_is_cut_and_counted() -> None:
+def test_a_flood_of_faults_ends_the_reading() -> None:
     text = "models: {}\n" + "".join(f"k{n}: 1\n" for n in range(300))
     told = faults(text)
-    assert (len(told), told[-1].message) == (201, "and 100 more faults after these")
+    assert (len(told), told[-1].message) == (201, "and more faults, which are not told")
+    found = Faults()
+    for line in range(200):
+        found.add_at(line, 1, "a fault")
+    with pytest.raises(TooManyFaults):
+        found.add_at(200, 1, "one more")
 
 
 def test_equal_keys_are_refused_naming_both_lines() -> None:

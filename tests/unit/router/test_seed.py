@@ -131,3 +131,14 @@ def test_a_catalog_with_a_fault_is_refused_as_everywhere() -> None:
     for name, good in (("HR-01-good", True), ("HR-01-bad", False), ("HR-01-half", False)):
         found = read_seed((folder / f"{name}.yaml").read_bytes(), b"[]")
         assert isinstance(found, Seed) == good, name
+
+
+def test_a_flood_of_faults_ends_the_reading_of_either_file() -> None:
+    flood = ("".join(f"k{n}: 1\n" for n in range(300))).encode()
+    endpoints = b"".join(b"- {model: none, address: x}\n" for _ in range(300))
+    found = read_seed(b"models: {}\n", endpoints, "c.yaml", "e.yaml")
+    assert isinstance(found, tuple)
+    assert (len(found), found[-1].file) == (201, "e.yaml")
+    both = read_seed(b"models: {}\n" + flood, endpoints, "c.yaml", "e.yaml")
+    assert isinstance(both, tuple)
+    assert [both.count(found[-1]), both[200].file] == [0, "c.yaml"]
