@@ -17,7 +17,7 @@ from services.log.documents import read_documents
 from services.log.message import Unavailable
 from services.log.stored import Stored
 from services.log.tail import Tail
-from tests.builders import a_genesis, a_replica, an_event, replica_name
+from tests.builders import a_genesis, a_replica, an_event
 from tests.support.events import lead
 from tests.support.examples import rounds
 from tests.support.nats_server import NatsServer
@@ -43,7 +43,7 @@ class Fleet:
     def draft(self) -> tuple[dict[int, ReplicaDocument | None], list[Sealed]]:
         """What becomes of some slots, and the batch that says so."""
         chosen = self.source.sample(range(SLOTS), self.source.randrange(1, SLOTS))
-        becomes = {slot: self._next(self.alive.get(slot)) for slot in chosen}
+        becomes = {slot: self._next(slot) for slot in chosen}
         return becomes, [self._seal(slot, becomes[slot]) for slot in chosen]
 
     def take(self, becomes: dict[int, ReplicaDocument | None]) -> None:
@@ -56,10 +56,11 @@ class Fleet:
             if document is not None:
                 self.alive[slot] = document
 
-    def _next(self, now: ReplicaDocument | None) -> ReplicaDocument | None:
+    def _next(self, slot: int) -> ReplicaDocument | None:
+        now = self.alive.get(slot)
         if now is None:
             self._generation += 1
-            fresh = a_replica(replica_name(MODEL, 0, self._generation))
+            fresh = a_replica(MODEL, slot, generation=self._generation)
             return replace(fresh, reason=self.source.randbytes(PAD_BYTES).hex())
         return None if self.source.random() < 0.5 else replace(now, attempt=now.attempt + 1)
 
