@@ -10,11 +10,9 @@ from itertools import islice
 from pathlib import Path
 from time import time
 
-from msgspec import Struct
-
 from bench.fleet import Fleet, Size, epoch
 from schemas import codec, subjects
-from services.log import api, streams
+from services.log import streams
 from services.log.append import Appended, Sealed, append, claim
 from services.log.connect import Connection
 from services.log.door import Door
@@ -88,23 +86,24 @@ async def fence_of(connection: Connection) -> int:
     return held.sequence
 
 
-class _Source(Struct):
-    lag: int
-    active: int
-
-
-class _Sources(Struct):
-    sources: list[_Source] = []
-
-
 async def settled(connection: Connection) -> None:
-    """Returns once STATE holds all that LOG does."""
+    """Returns once STATE holds all that LOG does: its newest document is LOG's newest.
+
+    What STATE says of its source does not tell it: the lag is 0 until it has heard of something new.
+    """
     head = await streams.head(connection)
+    wanted = await _newest(connection, subjects.LOG, "Nats-Sequence")
     while True:
-        found = await api.call(connection, f"STREAM.INFO.{subjects.STATE}", None, _Sources)
-        source = found.sources[0] if found.sources else None
-        if source is not None and source.lag == 0 and source.active >= 0:
+        if await _newest(connection, subjects.STATE, "Nats-Stream-Source") == wanted:
             break
         await asyncio.sleep(POLL_SECONDS)
     if await streams.head(connection) != head:
         raise AssertionError("somebody else writes")
+
+
+async def _newest(connection: Connection, stream: str, header: str) -> str:
+    """LOG's sequence of the newest document in a stream, empty if it has none."""
+    asked = codec.encode({"last_by_subj": f"{subjects.STATE_ROOT}>"})
+    found = await connection.request(f"$JS.API.DIRECT.GET.{stream}", asked, 5.0)
+    told = found.headers.get(header, "")
+    return told.split()[1] if stream == subjects.STATE and told else told

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+import structlog
 from hypothesis import settings
 
 from services.log import streams
@@ -15,6 +16,15 @@ from tests.support.proxy import Proxy
 
 settings.register_profile("here", max_examples=examples(100))
 settings.load_profile("here")
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was() -> Iterator[None]:
+    """A program run in this process sets logging up for itself, to a stream that then closes."""
+    before = structlog.get_config()
+    yield
+    structlog.configure(**before)
+    structlog.contextvars.clear_contextvars()
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ import logging
 import signal
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -16,6 +17,16 @@ _encoder = msgspec.json.Encoder(enc_hook=str)
 
 def _render(_logger: object, _method: str, event: Any) -> str:
     return _encoder.encode(event).decode()
+
+
+class _Stderr:
+    """Where nobody reads any more, what is said is lost, and the program goes on."""
+
+    def msg(self, line: str) -> None:
+        with suppress(OSError, ValueError):
+            print(line, file=sys.stderr, flush=True)  # noqa: T201 - this is where records go.
+
+    debug = info = warning = error = critical = exception = msg
 
 
 def configure_logging(program: str, level: str = "info") -> None:
@@ -30,8 +41,7 @@ def configure_logging(program: str, level: str = "info") -> None:
             _render,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-        cache_logger_on_first_use=True,
+        logger_factory=lambda *_: _Stderr(),
     )
     structlog.contextvars.bind_contextvars(program=program)
 
