@@ -30,4 +30,5 @@ def test_a_record_is_one_line_of_json() -> None:
     ended = subprocess.run([sys.executable, "-c", SAYS], capture_output=True, check=True)
     lines = ended.stderr.splitlines()
     assert len(lines) == 1
-    assert lines[0].startswith(b'{"') and b'"program":"control"' in lines[0]
+    assert lines[0].startswith(b'{"')
+    assert b'"program":"control"' in lines[0]
