@@ -438,7 +438,7 @@ async def test_a_catalog_that_is_refused_leaves_the_last_one_serving(
     """# spec: C1"""
     async with Upstream() as engine, a_router(nats.url, tmp_path) as router:
         await leader.swap(1, TINY)
-        await leader.endpoints(engine.address)
+        await router.applied(await leader.endpoints(engine.address))
         broken = CatalogRevision(revision=2, hash="x", source=codec.raw({"models": {"a": {}}}))
         await leader.put(subjects.catalog_revision(2), broken)
         await router.applied(await leader.point(2, "x"))
