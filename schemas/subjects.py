@@ -52,8 +52,18 @@ def node_info(node: NodeId) -> str:
     return f"flotilla.log.s.node.{token(node)}.info"
 
 
+def node_shards(node: NodeId) -> str:
+    """Filter: every shard document of one node, whatever its slot."""
+    return node_slot(node, "*")
+
+
 def node_shard(node: NodeId, slot: int) -> str:
     """Written by the node's agent; slots are used again."""
+    return node_slot(node, str(slot))
+
+
+def node_slot(node: NodeId, slot: str) -> str:
+    """`slot` as a subject spells it: a number, unless a stranger made it."""
     return f"flotilla.log.s.node.{token(node)}.shard.{slot}"
 
 

@@ -194,40 +194,46 @@ class Agent:
         follower = Follower(self.connection, (subject,), lambda: (subject,), arrived)
         async with asyncio.TaskGroup() as following:
             following.create_task(follower.run())
-            following.create_task(self._check(log_id))
+            following.create_task(self._check(writer, log_id))
             while True:  # The last live copy of a subject may be lost without a trace.
                 await asyncio.sleep(RESYNC_SECONDS * self._source.uniform(0.5, 1.5))
                 follower.resync()
 
-    async def _check(self, log_id: LogId) -> None:
-        """Now and then, whether the shard documents in the log are what was told. For ever."""
+    async def _check(self, writer: Writer, log_id: LogId) -> None:
+        """Now and then, whether the node's documents in the log are what was told. For ever."""
         while True:
             await asyncio.sleep(RESYNC_SECONDS * self._source.uniform(0.5, 1.5))
             await self._reports.settled()
             try:
+                subject = subjects.node_info(self.config.node)
+                if read_info(await get(self.connection, subject), log_id) is None:
+                    self._describe(writer)
                 self.shards.check(await read_shards(self.connection, self.config.node, log_id))
             except Unavailable as error:
                 log.info("agent.check_waits", reason=str(error))
 
     async def _register(self, writer: Writer, log_id: LogId) -> None:
         """Claim the node's name, and learn which shard documents stand there."""
-        subject = subjects.node_info(self.config.node)
         while True:
             try:
-                standing = read_info(await get(self.connection, subject), log_id)
-                strangers = await read_shards(self.connection, self.config.node, log_id)
+                stored = await get(self.connection, subjects.node_info(self.config.node))
+                standing = read_info(stored, log_id)
+                shards = await read_shards(self.connection, self.config.node, log_id)
                 break
             except Unavailable as error:
                 log.info("agent.register_waits", reason=str(error))
                 await asyncio.sleep(RETRY_SECONDS)
         check_name(standing, self._machine_id)
-        self.shards.meet(strangers)
+        self.shards.meet(shards)
+        self._describe(writer)
+        await writer.idle()
+        self._speaks_for_node = not self._name_lost
+
+    def _describe(self, writer: Writer) -> None:
         info = describe(
             self.config, self.incarnation, self._machine_id, self._cards, self.shards.sessions
         )
-        writer.put(subject, "node.described", info)
-        await writer.idle()
-        self._speaks_for_node = not self._name_lost
+        writer.put(subjects.node_info(self.config.node), "node.described", info)
 
     def _may_replace(self, writer: Writer, log_id: LogId, standing: Stored) -> bool:
         """At the first write the predecessor's document stands there; later, a successor's."""

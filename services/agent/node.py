@@ -12,11 +12,12 @@ from schemas.ids import LogId, NodeId
 from services.agent import gpus
 from services.agent.config import Config
 from services.agent.environments import shown
-from services.agent.shards import Stranger
-from services.fleet.reading import Read, read
+from services.agent.shards import Standing
+from services.fleet.reading import GONE, Read, read
 from services.log.connect import Connection
 from services.log.snapshot import get
 from services.log.stored import Stored
+from services.log.streams import subjects_in
 from services.runtime import proc
 
 
@@ -87,13 +88,15 @@ def check_name(standing: NodeInfo | None, machine_id: str) -> None:
         )
 
 
-async def read_shards(connection: Connection, node: NodeId, log_id: LogId) -> list[Stranger]:
-    """Every shard document of the node that stands in this log."""
-    found: list[Stranger] = []
-    slot = 0
-    while (stored := await get(connection, subjects.node_shard(node, slot))) is not None:
-        status = read(stored.subject, stored.payload, ShardStatus)
-        if isinstance(status, Read) and _is_of(status.event, log_id):
-            found.append(Stranger(slot, status.document))
-        slot += 1  # Another is `gone`, and so free; or it cannot be read, and is written over.
+async def read_shards(connection: Connection, node: NodeId, log_id: LogId) -> Standing:
+    """What stands in the node's slots, whichever they are; not what is gone or of an earlier log."""
+    found: Standing = {}
+    for subject in sorted(await subjects_in(connection, subjects.node_shards(node))):
+        stored = await get(connection, subject)
+        status = GONE if stored is None else read(subject, stored.payload, ShardStatus)
+        slot = subject.rpartition(".")[2]
+        if not isinstance(status, Read):
+            found |= {} if status == GONE else {slot: None}
+        elif _is_of(status.event, log_id):
+            found[slot] = status.document
     return found

@@ -70,3 +70,9 @@ class Reports:
         if self._writer is not None:
             subject = subjects.node_shard(self._node, slot)
             self._writer.put(subject, "shard.gone", Gone(id=replica), cause)
+
+    def clear(self, slot: str) -> None:
+        """What stands there is of no replica of this node."""
+        if self._writer is not None:
+            subject = subjects.node_slot(self._node, slot)
+            self._writer.put(subject, "shard.cleared", Gone(id=f"slot-{slot}"))

@@ -28,6 +28,11 @@ from services.runtime import proc
 log = structlog.get_logger()
 
 
+Standing = dict[str, ShardStatus | None]
+"""What the log holds in the node's slots, by their names: None is what this agent cannot read, or
+must not act on. Slots are numbers; whoever may write there may have made others."""
+
+
 class Stranger(Struct, frozen=True):
     """A shard document of this node that no state file knows: the agent's folder was lost."""
 
@@ -111,11 +116,11 @@ class Shards:
         kept = [life for life in ranked if life not in moved]
         return kept + [replace(life, slot=self._slots.take(life.replica)) for life in moved]
 
-    def meet(self, strangers: Iterable[Stranger]) -> None:
+    def meet(self, standing: Standing) -> None:
         """Documents of this node in the log. What is known already is passed over."""
-        for each in strangers:
-            if each.status.replica not in self._runners:
-                self._meet(each)
+        for slot, status in standing.items():
+            if status is not None and status.replica not in self._runners:
+                self._meet(Stranger(int(slot), status))
 
     def _meet(self, stranger: Stranger) -> None:
         """Where a shard that is known has its slot, its document is about to be written over."""
@@ -195,13 +200,20 @@ class Shards:
         if runner.kept or runner.life.phase != "stopped":
             self.changed(runner.life)
 
-    def check(self, standing: Iterable[Stranger]) -> None:
-        """What the log holds of this node: where it is not what was told, that is told again."""
-        documents = {each.slot: each.status for each in standing}
+    def check(self, standing: Standing) -> None:
+        """What the log holds of this node: where it is not what was told, that is told again.
+
+        Nobody but this agent would ever put right what stands in a slot that no replica has.
+        """
         for runner in self._runners.values():
-            if self._reports.doubt(runner.life, documents.get(runner.life.slot)):
+            if self._reports.doubt(runner.life, standing.get(str(runner.life.slot))):
                 log.warning("shard.told_again", replica=runner.life.replica)
                 self._tell(runner)
+        if self._unread:
+            return  # Of a live session nobody knows yet which slot it had.
+        for slot in standing.keys() - self._slots.used():
+            log.warning("slot.cleared", slot=slot)
+            self._reports.clear(slot)
 
     def _bury(self, replica: ReplicaId, slot: int, cause: EventId | None = None) -> None:
         if self._slots.holds(replica, slot):

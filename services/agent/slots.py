@@ -30,6 +30,10 @@ class Slots:
         """It may write there."""
         return self._of.get(replica) == slot
 
+    def used(self) -> set[str]:
+        """The slots that some replica has, as they stand in a subject."""
+        return set(map(str, self._of.values()))
+
     def free(self, replica: ReplicaId) -> None:
         """It may be given to another."""
         self._of.pop(replica, None)

@@ -147,9 +147,6 @@ def _whole(struct: type[Document]) -> "msgspec.json.Decoder[_Whole[Any]]":
 _WHOLE: dict[type[Document], msgspec.json.Decoder[_Whole[Any]]] = {
     family.struct: _whole(family.struct) for family in FAMILIES
 }
-_DECODERS: dict[type[Document], msgspec.json.Decoder[Any]] = {
-    family.struct: msgspec.json.Decoder(family.struct) for family in FAMILIES
-}
 _GONE = msgspec.json.Decoder(Gone)
 _GONE_MARK = b'{"gone":true'
 
@@ -219,7 +216,7 @@ def read_document(
     except msgspec.ValidationError:
         pass
     event = codec.decode_event(payload)
-    document = None if event.v > newest else _decode(family, event, newest)
+    document = None if event.v > newest else decode_document(event, family.struct)
     check_place(found, event.src, document)
     return event, document
 
@@ -268,12 +265,12 @@ def _retired(event: Event) -> Gone | None:
     return gone
 
 
-def _decode(family: Family, event: Event, newest: int) -> Document:
-    if event.v < newest:
-        return from_older(event.data, family.struct, event.v)
+def decode_document(event: Event, struct: type[Document]) -> Document:
+    """Of a version that this one knows; Gone where it is that. Raises msgspec.DecodeError."""
+    if event.v < version_of(struct):
+        return from_older(event.data, struct, event.v)
     payload = bytes(event.data)
     if payload.startswith(_GONE_MARK):
         gone: Gone = _GONE.decode(payload)
         return gone
-    document: Document = _DECODERS[family.struct].decode(payload)
-    return document
+    return codec.decode(payload, struct)

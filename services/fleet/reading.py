@@ -11,10 +11,10 @@ import msgspec
 from msgspec import Struct
 
 from schemas import codec, subjects
-from schemas.documents import Document, Gone
+from schemas.documents import Document
 from schemas.events import Event
-from schemas.versions import from_older, version_of
-from services.fleet.families import check_place, family_of
+from schemas.versions import version_of
+from services.fleet.families import check_place, decode_document, family_of
 
 D = TypeVar("D", bound=Document)
 
@@ -32,6 +32,10 @@ class Unreadable(Struct, frozen=True):
     reason: str
 
 
+GONE = Unreadable("it is gone")
+"""Retired: there is no document."""
+
+
 class Newer(Struct, frozen=True):
     """Only a newer version than this one may act on it."""
 
@@ -46,20 +50,25 @@ class Newer(Struct, frozen=True):
 
 def read(subject: str, payload: bytes, kind: type[D]) -> Read[D] | Unreadable | Newer:
     """Envelope, version, document, and whether it may stand on this subject of the log."""
+    match read_any(subject, payload, kind):
+        case Read(event=event, document=document):
+            return Read(event, document) if isinstance(document, kind) else GONE
+        case other:
+            return other
+
+
+def read_any(
+    subject: str, payload: bytes, kind: type[Document]
+) -> Read[Document] | Unreadable | Newer:
+    """As `read`; a document of this kind, or the Gone that stands in its place."""
     try:
         event = codec.decode_event(payload)
-        known = version_of(kind)
-        if event.v > known:
-            return Newer(event.type, event.v, known)
-        if event.v == known:
-            document: D | Gone = codec.decode(event.data, kind)
-        else:
-            document = from_older(event.data, kind, event.v)
+        if event.v > version_of(kind):
+            return Newer(event.type, event.v, version_of(kind))
+        document = decode_document(event, kind)
         found = family_of(subject) if subject.startswith(subjects.STATE_ROOT) else None
         if found is not None:
             check_place(found, event.src, document)
     except msgspec.DecodeError as error:
         return Unreadable(str(error))
-    if isinstance(document, kind):
-        return Read(event, document)
-    return Unreadable("it is gone")
+    return Read(event, document)

@@ -221,6 +221,32 @@ async def wait(connection: Connection) -> None:
         await asyncio.sleep(POLL_SECONDS)
 
 
+class _SubjectsState(Struct, frozen=True):
+    subjects: dict[str, int] = {}
+
+
+class _SubjectsInfo(Struct, frozen=True):
+    state: _SubjectsState
+
+
+async def subjects_in(connection: Connection, pattern: str) -> set[str]:
+    """Log subjects below `pattern` that LOG or STATE holds a message of; STATE may be behind LOG.
+
+    Raises Unavailable. A stream that is not there holds none.
+    """
+    found: set[str] = set()
+    for name in (subjects.LOG, subjects.STATE):
+        try:
+            body = {"subjects_filter": pattern}
+            answer = await api.call(connection, f"STREAM.INFO.{name}", body, _SubjectsInfo)
+        except ApiError as error:
+            if error.code != api.STREAM_NOT_FOUND:
+                raise Unavailable(f"stream {name}: {error}") from error
+        else:
+            found.update(answer.state.subjects)
+    return found
+
+
 async def head(connection: Connection) -> int:
     """Sequence of LOG's newest message, 0 for an empty log. LogMissing if there is none."""
     return (await newest(connection)).sequence

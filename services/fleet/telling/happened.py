@@ -3,14 +3,11 @@
 from msgspec import DecodeError, Struct
 
 from schemas import codec, subjects
-from schemas.documents import CommandRecord, Document, Gone
+from schemas.documents import CommandRecord, Document
 from schemas.events import Event
 from schemas.ids import EventId
 from services.fleet.families import family_of
-from services.fleet.reading import Read, read
-
-_GONE_MARK = b'{"gone":true'
-"""How a Gone document begins; no other one does."""
+from services.fleet.reading import Read, read_any
 
 
 class Happened(Struct, frozen=True):
@@ -32,16 +29,12 @@ def happened(sequence: int, subject: str, payload: bytes) -> Happened:
         event = codec.decode_event(payload)
     except DecodeError:
         return Happened(sequence, subject, None, None)
-    return Happened(sequence, subject, event, _document(subject, payload, event))
+    return Happened(sequence, subject, event, _document(subject, payload))
 
 
-def _document(subject: str, payload: bytes, event: Event) -> Document | None:
+def _document(subject: str, payload: bytes) -> Document | None:
     kind = _kind(subject)
-    if kind is None:
-        return None
-    if bytes(event.data).startswith(_GONE_MARK):
-        kind = Gone
-    found = read(subject, payload, kind)
+    found = None if kind is None else read_any(subject, payload, kind)
     return found.document if isinstance(found, Read) else None
 
 

@@ -63,6 +63,7 @@ LABELS: Final = frozenset(
         "replica.stopping",
         "router.reported",
         "router.shortened",
+        "shard.cleared",
         "shard.failed",
         "shard.gone",
         "shard.loading",
@@ -254,6 +255,8 @@ def _gone(subject: str, gone: Gone) -> str:
     match subject.removeprefix(subjects.STATE_ROOT).split("."):
         case ["replica", *_]:
             return f"{gone.id} is gone"
+        case ["node", _, "shard", slot] if gone.id == f"slot-{slot}":
+            return f"a node cleared what was of no replica in its slot {slot}"
         case ["node", _, "shard", _]:
             return f"a node has nothing left of {gone.id}"
         case ["endpoints", *_]:

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from schemas import subjects
-from schemas.documents import AssignedShard, Assignment, Gone
+from schemas.documents import AssignedShard, Assignment, Gone, ShardStatus
 from schemas.ids import LogId, ReplicaId
 from services.agent import clock
 from services.agent.disk import Disk
@@ -21,13 +21,14 @@ from services.agent.node import read_shards
 from services.agent.probe import session
 from services.agent.reports import Reports
 from services.agent.shard import Life, begin, report
-from services.agent.shards import Shards, Stranger
+from services.agent.shards import Shards
 from services.agent.store import Store
-from services.fleet.reading import Read, read
+from services.fleet.reading import Read, read_any
 from services.log import streams
 from services.log.connect import Connection
 from services.log.snapshot import get
 from services.log.write import Writer
+from tests.builders import an_event
 from tests.support.node import NODE
 from tests.support.shards import an_order
 from tests.support.waiting import until
@@ -103,12 +104,13 @@ class Node:
     async def document(self, slot: int) -> str:
         """Whose shard stands there; `gone …` where it is over."""
         await self.round_trip()
-        for each in await read_shards(self.connection, NODE, LOG):
-            if each.slot == slot:
-                return each.status.replica
+        standing = await read_shards(self.connection, NODE, LOG)
+        if (status := standing.get(str(slot))) is not None:
+            return status.replica
         stored = await get(self.connection, subjects.node_shard(NODE, slot))
-        found = read(stored.subject, stored.payload, Gone) if stored else None
-        return f"gone {found.document.id}" if isinstance(found, Read) else ""
+        found = read_any(stored.subject, stored.payload, ShardStatus) if stored else None
+        gone = found.document if isinstance(found, Read) else None
+        return f"gone {gone.id}" if isinstance(gone, Gone) else ""
 
 
 @asynccontextmanager
@@ -184,7 +186,7 @@ async def test_nothing_is_told_of_another_in_the_slot_of_one_that_holds_it(
         await until(lambda: node.shards.lives)
         node.shards.changed(other)
         assert await node.document(0) == "live-0-1"
-        node.shards.meet([Stranger(0, report(other, NODE, "incarnation-0"))])
+        node.shards.meet({"0": report(other, NODE, "incarnation-0")})
         node.assign(live.order)
         assert await node.document(1) == "gone old-0-1"
         assert await node.document(0) == "live-0-1"
@@ -205,3 +207,29 @@ async def test_one_whose_document_was_written_over_tells_itself_again(
         assert await node.document(0) == "gone old-0-1"
         node.shards.check(await read_shards(connection, NODE, LOG))
         assert await node.document(0) == "live-0-1"
+
+
+# spec: L5
+async def test_what_stands_in_a_slot_that_no_replica_has_is_cleared(
+    connection: Connection, tmp_path: Path
+) -> None:
+    newer = an_event(
+        report(a_failed("new-0-1"), NODE, "incarnation-0"),
+        src=f"agent/{NODE}",
+        log=LOG,
+        version=99,
+    )
+    async with a_node(connection, tmp_path, a_failed("live-0-1")) as node:
+        assert await node.document(0) == "live-0-1"
+        for slot, junk in {"3": b"junk", "7": newer, "none": b"{}"}.items():
+            await connection.request(subjects.node_slot(NODE, slot), junk, 5.0)
+        standing = await read_shards(connection, NODE, LOG)
+        assert {slot for slot, status in standing.items() if status is None} == {"3", "7", "none"}
+        node.shards.check(standing)
+        await node.round_trip()
+        standing = await read_shards(connection, NODE, LOG)
+        assert list(standing) == ["0"]
+        head = await streams.head(connection)
+        node.shards.check(standing)
+        await node.writer.idle()
+        assert await streams.head(connection) == head

@@ -256,6 +256,11 @@ TOLD: dict[str, tuple[str, Document, str]] = {
         a_shard(phase="failed", run=2, error=KILLED),
         "tiny-0-1 on node-1: failed (restart 2): killed: out of memory; no other try by itself",
     ),
+    "shard.cleared": (
+        subjects.node_shard(NODE, 3),
+        Gone(id="slot-3"),
+        "a node cleared what was of no replica in its slot 3",
+    ),
     "shard.gone": (
         subjects.node_shard(NODE, 0),
         Gone(id="tiny-0-1"),
