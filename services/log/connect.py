@@ -22,7 +22,7 @@ How it fails, and what callers see:
 
 import asyncio
 import random  # noqa: TID251 - jitter of reconnects, repeated by nobody.
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -77,6 +77,17 @@ class Subscription:
         inner, self._inner = self._inner, None
         if inner is not None:
             await unsubscribe(inner)
+
+
+def pauses(uniform: Callable[[float, float], float]) -> Iterator[float]:
+    """Seconds between tries to connect, for ever: longer each time, and no two clients' the same.
+
+    So a server that comes back is not met by all of a fleet at one moment.
+    """
+    retry = FIRST_RETRY_SECONDS
+    while True:
+        yield retry * uniform(0.5, 1.0)
+        retry = min(2 * retry, LAST_RETRY_SECONDS)
 
 
 class Connection:
@@ -206,7 +217,7 @@ class Connection:
         await link.round_trip(timeout_seconds)
 
     async def _keep(self) -> None:
-        retry = FIRST_RETRY_SECONDS
+        waits = pauses(random.uniform)
         while True:
             link = Link(self.door, self._mistake, self._on_denied)
             try:
@@ -214,7 +225,7 @@ class Connection:
                 self._link = link
                 await self._settle(link)
                 log.info("nats.connected", url=self.url, generation=self.generation)
-                retry = FIRST_RETRY_SECONDS
+                waits = pauses(random.uniform)
                 await self._watch(link)
                 log.warning("nats.lost", url=self.url)
             except (NoLink, Unavailable, *UNSENT) as error:
@@ -223,8 +234,7 @@ class Connection:
                 self._link = None
                 self._set_up(False)  # First: it must be true whatever comes of the rest.
                 await link.close()
-            await asyncio.sleep(retry * random.uniform(0.5, 1.0))  # noqa: S311
-            retry = min(2 * retry, LAST_RETRY_SECONDS)
+            await asyncio.sleep(next(waits))
 
     def _say_away(self, reason: str) -> None:
         if reason != self._away:
