@@ -5,6 +5,8 @@ import re
 from functools import lru_cache
 from typing import NewType
 
+from msgspec import Struct
+
 NodeId = NewType("NodeId", str)
 ModelName = NewType("ModelName", str)
 ReplicaId = NewType("ReplicaId", str)
@@ -17,6 +19,8 @@ LogId = NewType("LogId", str)
 Token = NewType("Token", str)
 
 _CLEAN = re.compile(r"[a-z0-9-]{1,48}")
+_REPLICA = re.compile(r"(.+)-(0|[1-9][0-9]{0,17})-(0|[1-9][0-9]{0,17})", re.ASCII)
+"""Numbers as `replica_id` writes them, and none too long to be counted on."""
 _HASH_TAIL = re.compile(r"-x[0-9a-f]{8}$")
 _PREFIX_LENGTH = 38  # 48 less "-x" and 8 hex digits
 
@@ -42,3 +46,27 @@ def is_token(text: str) -> bool:
 def replica_id(model: ModelName, slot: int, generation: int) -> ReplicaId:
     """`<model token>-<slot>-<generation>`; a generation counts up each time the slot is used again."""
     return ReplicaId(f"{token(model)}-{slot}-{generation}")
+
+
+class ReplicaParts(Struct, frozen=True):
+    """A replica's id taken apart."""
+
+    model: Token
+    slot: int
+    generation: int
+
+
+def parse_replica(text: str) -> ReplicaParts | None:
+    """None: no replica can have such an id."""
+    found = _REPLICA.fullmatch(text)
+    if found is None or not is_token(found[1]):
+        return None
+    return ReplicaParts(Token(found[1]), int(found[2]), int(found[3]))
+
+
+def replica_parts(replica: ReplicaId) -> ReplicaParts:
+    """Of an id that `replica_id` has made. Raises ValueError for any other text."""
+    found = parse_replica(replica)
+    if found is None:
+        raise ValueError(f"{replica} is no id of a replica")
+    return found

@@ -5,7 +5,7 @@ happenings (history only). The server republishes what it stored from `flotilla.
 `flotilla.live.…`. Beats, load figures and request/reply are core NATS and stored nowhere.
 """
 
-from schemas.ids import ControlId, ModelName, NodeId, ReplicaId, RouterId, token
+from schemas.ids import ControlId, ModelName, NodeId, ReplicaId, ReplicaParts, RouterId, token
 
 LOG = "FLOTILLA_LOG"
 STATE = "FLOTILLA_STATE"
@@ -75,6 +75,11 @@ def node_verdict(node: NodeId) -> str:
 def replica(model: ModelName, slot: int) -> str:
     """Written by control; slots are used again under a new generation."""
     return f"flotilla.log.s.replica.{token(model)}.{slot}"
+
+
+def replica_slot(parts: ReplicaParts) -> str:
+    """Where a replica's document stands, by its id alone."""
+    return f"flotilla.log.s.replica.{parts.model}.{parts.slot}"
 
 
 def assignment(node: NodeId) -> str:

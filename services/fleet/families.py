@@ -34,7 +34,7 @@ from schemas.documents import (
     ShardStatus,
 )
 from schemas.events import Event
-from schemas.ids import EventId, token
+from schemas.ids import EventId, parse_replica, token
 from schemas.versions import FIRST, from_older, version_of
 
 D = TypeVar("D", bound=Document)
@@ -252,8 +252,8 @@ def writer_of(found: Found) -> str:
 
 def _is_id_of(key: Key, replica: str) -> bool:
     """Its generation is what the slot's next one goes on from."""
-    prefix, _, generation = replica.rpartition("-")
-    return prefix == "-".join(key) and _is_number(generation)
+    parts = parse_replica(replica)
+    return parts is not None and (parts.model, str(parts.slot)) == key
 
 
 def _retired(event: Event) -> Gone | None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from schemas import subjects
 from schemas.catalog import Model
 from schemas.documents import AssignedShard, Assignment, ReplicaDocument, ShardPlan
-from schemas.ids import ModelName, NodeId, ReplicaId, token
+from schemas.ids import ModelName, NodeId, ReplicaId, replica_parts, token
 from services.fleet.state import FleetState, Held
 
 
@@ -43,21 +43,17 @@ def replicas_as_told(
     told: dict[ReplicaId, list[tuple[Held[Assignment], AssignedShard]]] = {}
     for _, held in sorted(state.assignments.items()):
         for shard in held.document.shards:
-            if subjects.replica(shard.model, _slot(shard.replica)) in lost:
+            if subjects.replica_slot(replica_parts(shard.replica)) in lost:
                 told.setdefault(shard.replica, []).append((held, shard))
     for _, parts in sorted(told.items()):
         yield _as_told(parts, models)
-
-
-def _slot(replica: ReplicaId) -> int:
-    return int(replica.rsplit("-", 2)[1])
 
 
 def _as_told(
     parts: list[tuple[Held[Assignment], AssignedShard]], models: Mapping[ModelName, Model]
 ) -> Held[ReplicaDocument]:
     newest, first = max(parts, key=lambda part: (part[1].attempt, part[0].sequence))
-    model = models.get(first.model)
+    model, name = models.get(first.model), replica_parts(first.replica)
     plans = [
         ShardPlan(
             node=held.document.node,
@@ -73,8 +69,8 @@ def _as_told(
     document = ReplicaDocument(
         id=first.replica,
         model=first.model,
-        slot=_slot(first.replica),
-        generation=int(first.replica.rsplit("-", 1)[1]),
+        slot=name.slot,
+        generation=name.generation,
         revision=0,
         profile_hash="" if model is None else model.profile_hash,
         attempt=first.attempt,

@@ -11,6 +11,7 @@ from itertools import chain
 from schemas import subjects
 from schemas.documents import Document, Gone
 from schemas.frames import Accepted
+from schemas.ids import parse_replica
 from schemas.recovery import BadDocument, BadDocuments, Mend
 from services.control.commanding.commands import Actor, No, record, refuse, with_reason
 from services.control.commanding.moment import Moment, Planned
@@ -149,8 +150,9 @@ def _name(state: FleetState, subject: str) -> str:
     if found is None or found[0].table != "replicas":
         return subject.removeprefix(subjects.STATE_ROOT)
     prefix = "-".join(found[1]) + "-"
-    named = [name for name in _named(state) if name.startswith(prefix)]
-    return max(named, key=lambda name: int(name.rpartition("-")[2]), default=f"{prefix}0")
+    parsed = filter(None, map(parse_replica, _named(state)))
+    used = [parts.generation for parts in parsed if subjects.replica_slot(parts) == subject]
+    return f"{prefix}{max(used, default=0)}"
 
 
 def _named(state: FleetState) -> Iterator[str]:

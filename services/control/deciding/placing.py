@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from schemas import codec, subjects
 from schemas.catalog import Model
 from schemas.documents import Gone, PlacementVerdict, ReplicaDocument, ShardPlan
-from schemas.ids import EventId, ModelName, ReplicaId, replica_id
+from schemas.ids import EventId, ModelName, ReplicaId, replica_id, replica_parts
 from services.control.deciding import rollout
 from services.control.deciding.candidates import Placed
 from services.control.deciding.drafts import Order
@@ -158,7 +158,7 @@ def _free_slot(turn: Turn, model: ModelName, standings: list[Standing]) -> tuple
         if last is None:
             return slot, first_generation(turn.state)
         if last not in turn.state.shards_by_replica:
-            return slot, max(first_generation(turn.state), int(last.rpartition("-")[2]) + 1)
+            return slot, max(first_generation(turn.state), replica_parts(last).generation + 1)
     raise AssertionError("unreachable")  # count() does not end.
 
 

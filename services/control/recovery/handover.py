@@ -32,7 +32,7 @@ from schemas.documents import (
     ShardPlan,
     ShardStatus,
 )
-from schemas.ids import LogId, ModelName, NodeId, ReplicaId
+from schemas.ids import LogId, ModelName, NodeId, ReplicaId, replica_parts
 from services.control.deciding.drafts import Draft, Drafts, Order
 from services.fleet.families import FAMILIES, family_of
 from services.fleet.standing import holding, reports
@@ -232,8 +232,7 @@ def _startable(
 
 
 def _generation(document: Document) -> int:
-    replica = getattr(document, "id", "")
-    return int(replica.rpartition("-")[2])
+    return replica_parts(getattr(document, "id", ReplicaId(""))).generation
 
 
 def _adopted(
@@ -278,12 +277,12 @@ def _adopt(
     plans = tuple(_plan(shard, model) for shard in members)
     if known is not None:
         return replace(known, attempt=attempt, shards=plans)
-    _, slot, generation = replica.rsplit("-", 2)
+    parts = replica_parts(replica)
     return ReplicaDocument(
         id=replica,
         model=model.name,
-        slot=int(slot),
-        generation=int(generation),
+        slot=parts.slot,
+        generation=parts.generation,
         revision=revision,
         profile_hash=model.profile_hash,
         attempt=attempt,

@@ -3,7 +3,6 @@
 `patterns` says which subjects can hold any, for the server to leave out the rest; `concerns` decides.
 """
 
-import re
 from collections.abc import Iterable
 
 from msgspec import Struct
@@ -22,14 +21,13 @@ from schemas.documents import (
     ShardStatus,
 )
 from schemas.history import TargetKind
-from schemas.ids import EventId, ModelName, NodeId, ReplicaId, is_token, token
+from schemas.ids import EventId, ModelName, NodeId, ReplicaId, parse_replica, token
 from services.fleet.telling.happened import Happened
 
 _COMMANDS = subjects.command(">")
 _STATE = subjects.STATE_ROOT
 _OF_MODELS = {"replica", "endpoints", "placement"}
 """Families whose subjects name a model."""
-_NUMBER = re.compile(r"[0-9]{1,18}")
 
 
 class Target(Struct, frozen=True):
@@ -37,28 +35,6 @@ class Target(Struct, frozen=True):
 
     kind: TargetKind
     name: str
-
-
-class Slot(Struct, frozen=True):
-    """A replica's id taken apart."""
-
-    model: str
-    """As a token."""
-    slot: int
-    generation: int
-
-    @property
-    def subject(self) -> str:
-        return f"{_STATE}replica.{self.model}.{self.slot}"
-
-
-def slot_of(replica: str) -> Slot | None:
-    """None: no replica can have such an id."""
-    model, _, rest = replica.rpartition("-")
-    model, _, slot = model.rpartition("-")
-    if not is_token(model) or not _NUMBER.fullmatch(slot) or not _NUMBER.fullmatch(rest):
-        return None
-    return Slot(model, int(slot), int(rest))
 
 
 def patterns(target: Target) -> tuple[str, ...]:
@@ -70,11 +46,11 @@ def patterns(target: Target) -> tuple[str, ...]:
             own = (f"{_STATE}node.{node}.>", subjects.assignment(NodeId(name)))
             return (*own, subjects.ALL_REPLICAS, subjects.ALL_ENDPOINTS, _COMMANDS)
         case "replica":
-            slot = slot_of(name)
+            slot = parse_replica(name)
             if slot is None:
                 return (f"{_STATE}replica.none",)
             return (
-                slot.subject,
+                subjects.replica_slot(slot),
                 f"{_STATE}node.*.shard.*",
                 f"{_STATE}assignment.*",
                 f"{_STATE}endpoints.{slot.model}.*",
@@ -163,7 +139,7 @@ def _is_of_model(subject: str, document: Document, model: ModelName) -> bool:
         case ReplicaDocument() | ShardStatus() | EndpointShard() | PlacementVerdict():
             return document.model == model
         case Gone():
-            slot, words = slot_of(document.id), _words(subject)
+            slot, words = parse_replica(document.id), _words(subject)
             own = slot is not None and slot.model == token(model)
             return own or (words[0] in _OF_MODELS and words[1:2] == [token(model)])
         case _:

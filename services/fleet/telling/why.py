@@ -15,10 +15,19 @@ from schemas import subjects
 from schemas.documents import Assignment, ReplicaDocument, ShardStatus
 from schemas.events import Event
 from schemas.history import CauseRow
-from schemas.ids import EventId, GpuUuid, ModelName, NodeId, ReplicaId, token
+from schemas.ids import (
+    EventId,
+    GpuUuid,
+    ModelName,
+    NodeId,
+    ReplicaId,
+    ReplicaParts,
+    parse_replica,
+    token,
+)
 from services.fleet.state import FleetState, Held
 from services.fleet.telling.asking import Asking, Find, Past
-from services.fleet.telling.concerns import Slot, Target, concerns, slot_of
+from services.fleet.telling.concerns import Target, concerns
 from services.fleet.telling.happened import Happened
 from services.fleet.telling.summaries import summary
 from services.fleet.telling.swaps import last_swap
@@ -78,7 +87,7 @@ def row(found: Happened) -> CauseRow:
 def why_replica(state: FleetState, replica: ReplicaId) -> Walk:
     """Its own documents, what its nodes said, whether routers know it, and what caused all that."""
     story = Story()
-    slot = slot_of(replica)
+    slot = parse_replica(replica)
     if slot is not None:
         yield from _tell_replica(state, story, replica, slot)
         yield from _trace(story)
@@ -140,7 +149,7 @@ def why_gpu(state: FleetState, gpu: GpuUuid) -> Walk:
         past = yield Past((subjects.node_info(node),))
         story.add(past[-1:])
     for replica in replicas:
-        slot = slot_of(replica)
+        slot = parse_replica(replica)
         if slot is not None:
             yield from _tell_replica(state, story, replica, slot)
     if not replicas:
@@ -170,8 +179,14 @@ def holders(state: FleetState, gpu: GpuUuid) -> tuple[ReplicaId, ...]:
     return tuple(sorted({*decided, *reported}))
 
 
-def _tell_replica(state: FleetState, story: Story, replica: ReplicaId, slot: Slot) -> Asking[None]:
-    own = [found for found in (yield Past((slot.subject,))) if concerns(found, _replica(replica))]
+def _tell_replica(
+    state: FleetState, story: Story, replica: ReplicaId, slot: ReplicaParts
+) -> Asking[None]:
+    own = [
+        found
+        for found in (yield Past((subjects.replica_slot(slot),)))
+        if concerns(found, _replica(replica))
+    ]
     story.add(own)
     nodes = _nodes_of(own) | {held.document.node for held in state.shards_of(replica)}
     if nodes:
@@ -262,6 +277,6 @@ def _record(event: Event) -> EventId | None:
 def _hints(found: Happened) -> tuple[str, ...]:
     """A decision follows a swap or the report of an agent; an agent's report follows a decision."""
     if isinstance(found.document, ShardStatus):
-        slot = slot_of(found.document.replica)
-        return () if slot is None else (slot.subject,)
+        slot = parse_replica(found.document.replica)
+        return () if slot is None else (subjects.replica_slot(slot),)
     return (subjects.CATALOG, f"{subjects.STATE_ROOT}node.*.shard.*")

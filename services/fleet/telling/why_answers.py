@@ -5,12 +5,12 @@ The first line is the answer in short. All of it comes from the rows that every 
 
 from collections.abc import Iterable, Iterator
 
+from schemas import subjects
 from schemas.api import ModelRow, NodeRow, ReplicaRow, ShardRow
-from schemas.ids import GpuUuid, ModelName, NodeId, ReplicaId
+from schemas.ids import GpuUuid, ModelName, NodeId, ReplicaId, parse_replica
 from services.fleet import views
 from services.fleet.catalog import Catalog
 from services.fleet.state import FleetState
-from services.fleet.telling.concerns import slot_of
 from services.fleet.telling.summaries import error_words
 from services.fleet.telling.why import holders
 from services.fleet.views import Live
@@ -25,8 +25,8 @@ def replica_answer(state: FleetState, live: Live, replica: ReplicaId) -> tuple[s
     row = rows.get(replica)
     if row is not None:
         return tuple(_replica(row))
-    slot = slot_of(replica)
-    gone = None if slot is None else state.gone.get(slot.subject)
+    slot = parse_replica(replica)
+    gone = None if slot is None else state.gone.get(subjects.replica_slot(slot))
     if gone is not None and gone.document.id == replica:
         return (f"{replica} is gone", *_left_of(state, replica))
     return tuple(_left_of(state, replica))

@@ -5,8 +5,18 @@ from msgspec.structs import replace
 
 from schemas import codec, subjects
 from schemas.documents import Card, CommandRecord, Gone, NodeInfo
-from schemas.ids import EventId, GpuUuid, ModelName, NodeId, replica_id, token
-from services.fleet.telling.concerns import Slot, Target, concerns, patterns, slot_of
+from schemas.ids import (
+    EventId,
+    GpuUuid,
+    ModelName,
+    NodeId,
+    ReplicaParts,
+    Token,
+    parse_replica,
+    replica_id,
+    token,
+)
+from services.fleet.telling.concerns import Target, concerns, patterns
 from services.fleet.telling.happened import Happened, happened
 from tests.builders import (
     Script,
@@ -143,11 +153,11 @@ def test_a_command_about_a_node_concerns_it() -> None:
 
 
 def test_a_replicas_id_is_taken_apart() -> None:
-    assert slot_of("llama-70b-3-12") == Slot("llama-70b", 3, 12)
-    assert slot_of("tiny") is None
-    assert slot_of("tiny-a-1") is None
-    assert slot_of("Tiny-0-1") is None
-    assert slot_of("tiny-\u0661-1") is None
+    assert parse_replica("llama-70b-3-12") == ReplicaParts(Token("llama-70b"), 3, 12)
+    assert parse_replica("tiny") is None
+    assert parse_replica("tiny-a-1") is None
+    assert parse_replica("Tiny-0-1") is None
+    assert parse_replica("tiny-\u0661-1") is None
 
 
 ODD = ["org/Big.Model_X-1", "x" * 60, "a-x12345678", "Ünï"]
@@ -158,7 +168,7 @@ ODD = ["org/Big.Model_X-1", "x" * 60, "a-x12345678", "Ünï"]
 def test_of_a_model_of_any_name_each_replica_is_known_by_its_id(model: str) -> None:
     name = ModelName(model)
     replica = replica_id(name, 2, 7)
-    assert slot_of(replica) == Slot(token(model), 2, 7)
+    assert parse_replica(replica) == ReplicaParts(token(model), 2, 7)
     fleet = Fleet(a_node("node-1"), models=[a_model(model)])
     fleet.turn()
     fleet.ready(model)
