@@ -9,6 +9,9 @@ from schemas.events import Event
 
 T = TypeVar("T")
 
+TOO_DEEP = "JSON is nested too deeply"
+"""Whoever sends that ends no reader: it is as unreadable as any other rubbish."""
+
 _encoder = msgspec.json.Encoder(order="deterministic")
 _event_decoder = msgspec.json.Decoder(Event)
 
@@ -25,12 +28,18 @@ def raw(value: object) -> msgspec.Raw:
 
 def decode_event(payload: bytes) -> Event:
     """The envelope alone; `data` stays undecoded. Raises msgspec.DecodeError on anything else."""
-    return _event_decoder.decode(payload)
+    try:
+        return _event_decoder.decode(payload)
+    except RecursionError as error:
+        raise msgspec.DecodeError(TOO_DEEP) from error
 
 
 def decode(payload: bytes | msgspec.Raw, kind: type[T]) -> T:
     """Raises msgspec.DecodeError (ValidationError is one) with the path of the fault."""
-    return msgspec.json.decode(payload, type=kind)
+    try:
+        return msgspec.json.decode(payload, type=kind)
+    except RecursionError as error:
+        raise msgspec.DecodeError(TOO_DEEP) from error
 
 
 def rfc3339(seconds: float) -> str:

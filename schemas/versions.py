@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from schemas import codec
 from schemas.documents import Document, Gone
 
 FIRST = 1
@@ -36,7 +37,7 @@ def version_of(kind: type[Document]) -> int:
 
 def from_older(data: msgspec.Raw, kind: type[D], version: int) -> D | Gone:
     """A document of an older version in today's form. Raises msgspec.DecodeError for anything else."""
-    found: dict[str, Any] = msgspec.json.decode(data, type=dict[str, Any])
+    found: dict[str, Any] = codec.decode(data, dict[str, Any])
     if found.get("gone") is True:
         return msgspec.convert(found, Gone)
     for each in range(version, version_of(kind)):

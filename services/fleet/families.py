@@ -213,7 +213,7 @@ def read_document(
             and (whole.src.startswith("control/") or is_writer(family.writer, key, whole.src))
         ):
             return whole, whole.data
-    except msgspec.ValidationError:
+    except (msgspec.ValidationError, RecursionError):
         pass
     event = codec.decode_event(payload)
     document = None if event.v > newest else decode_document(event, family.struct)
@@ -261,8 +261,7 @@ def _retired(event: Event) -> Gone | None:
     data = bytes(event.data)
     if event.v > FIRST or not event.src.startswith("control/") or not data.startswith(_GONE_MARK):
         return None
-    gone: Gone = _GONE.decode(data)
-    return gone
+    return codec.decode(data, Gone)
 
 
 def decode_document(event: Event, struct: type[Document]) -> Document:

@@ -11,6 +11,7 @@ from schemas.documents import Gone
 from schemas.ids import LogId, NodeId
 from services.fleet.families import FAMILIES, Family, family_of
 from services.fleet.state import FleetState
+from services.fleet.telling.happened import happened
 from tests.builders import (
     AT,
     LOG_ID,
@@ -91,6 +92,19 @@ def test_a_corrupt_payload_keeps_the_last_good_value() -> None:  # spec: L5
     assert script.state.unreadable[subject].sequence == 90
     script.state.apply(91, subject, an_event(a_node("node-1", cores=2)))
     assert script.state.unreadable == {}
+
+
+@pytest.mark.parametrize("name", ["node.node-1.info", "moon.1"])
+def test_what_is_nested_too_deeply_is_unreadable_and_ends_no_reader(name: str) -> None:  # spec: L5
+    subject, depth = f"flotilla.log.s.{name}", 100_000
+    whole = an_event({}).replace(b"{}", b"[" * depth + b"]" * depth)
+    script = Script(a_node("node-1"))
+    for sequence, payload in ((90, b"[" * depth), (91, whole)):
+        script.state.apply(sequence, subject, payload)
+        assert script.state.unreadable[subject].sequence == sequence
+        told = happened(sequence, subject, payload)
+        assert (told.event, told.document) == (None, None)
+    assert script.state.info(NodeId("node-1")) is not None
 
 
 def test_a_message_of_another_log_is_set_aside() -> None:
