@@ -4,8 +4,9 @@ How it fails: without `-f`, as every verb. With it, whatever can pass is waited 
 event after the last one told, so none is missed and none told twice.
 """
 
+import shlex
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import click
 
@@ -59,6 +60,8 @@ def events(
     """What happened, out of the log: the last 100 events, or those asked for."""
     if follow and until is not None:
         raise click.UsageError("--follow has no end: --until is not taken with it")
+    if since is not None and from_seq is not None:
+        raise click.UsageError("--since and --from-seq both say where to begin: give one")
     query = {
         "for": target,
         "type": label,
@@ -66,12 +69,29 @@ def events(
         "since": None if since is None else _since(since),
         "until": None if until is None else resolved(until),
     }
-    told = {name: text for name, text in query.items() if text}
+    told = {name: text for name, text in query.items() if text is not None}
+    again = list(_again(told, limit, operator.output, follow=follow))
     if operator.output in {"json", "yaml"} and not follow:
         answer = _ask(operator, told | {"limit": str(limit or PART)}, follow=False)
         result(encoded(answer.body, operator.output))
+        _more(answer.frame, again)
         return
-    _print(operator, _rows(operator, told, follow=follow, limit=limit))
+    _print(operator, _rows(operator, told, again, follow=follow, limit=limit))
+
+
+def _again(
+    told: Mapping[str, str], limit: int | None, output: str, *, follow: bool
+) -> Iterator[str]:
+    """The options of the same question, but for where it begins."""
+    for name in ("for", "type", "until"):
+        if name in told:
+            yield from (f"--{name}", told[name])
+    if limit is not None:
+        yield from ("--limit", str(limit))
+    if follow:
+        yield "--follow"
+    if output != "table":
+        yield from ("--output", output)
 
 
 def _since(text: str) -> str:
@@ -81,7 +101,12 @@ def _since(text: str) -> str:
 
 
 def _rows(
-    operator: Operator, query: Mapping[str, str], *, follow: bool, limit: int | None
+    operator: Operator,
+    query: Mapping[str, str],
+    again: Sequence[str],
+    *,
+    follow: bool,
+    limit: int | None,
 ) -> Iterator[EventRow]:
     """Part by part: nothing is held whole."""
     asked, left = dict(query), limit
@@ -92,7 +117,7 @@ def _rows(
         yield from answer.items
         left = None if left is None else left - len(answer.items)
         if left == 0:
-            _more(answer)
+            _more(answer, again)
             return
         if not follow and answer.next_seq > answer.end_seq:
             return
@@ -128,9 +153,10 @@ _LASTING = {"unauthorized", "forbidden", "no_token", "not_understood"}
 """Waiting helps with none of them."""
 
 
-def _more(answer: EventList) -> None:
+def _more(answer: EventList, again: Sequence[str]) -> None:
     if answer.next_seq <= answer.end_seq:
-        talk(f"more: {typed(f'flotilla events --from-seq {answer.next_seq}')}")
+        words = ["--from-seq", str(answer.next_seq), *again]
+        talk(f"more: {typed(f'flotilla events {shlex.join(words)}')}")
 
 
 def _print(operator: Operator, rows: Iterator[EventRow]) -> None:
@@ -138,7 +164,7 @@ def _print(operator: Operator, rows: Iterator[EventRow]) -> None:
     for row in rows:
         match operator.output:
             case "name":
-                result(row.id)
+                result(row.id or str(row.seq))
             case "table" | "wide":
                 if not begun:
                     result(_heading(operator, row))

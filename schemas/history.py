@@ -22,11 +22,13 @@ class CauseRow(Struct, frozen=True, kw_only=True, rename="camel"):
 
     seq: int
     at: str
-    """By its writer's clock."""
+    """By its writer's clock; of what cannot be read, when the log stored it."""
     type: str
-    src: str
+    """`unreadable`: a message that is no event, or one with such a document; `summary` says why."""
+    src: str = ""
+    """Empty, as `id`: it cannot be read."""
     subject: str
-    id: EventId
+    id: EventId = EventId("")
     cause: EventId | None = None
     corr: EventId | None = None
     summary: str

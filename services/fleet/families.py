@@ -147,7 +147,6 @@ def _whole(struct: type[Document]) -> "msgspec.json.Decoder[_Whole[Any]]":
 _WHOLE: dict[type[Document], msgspec.json.Decoder[_Whole[Any]]] = {
     family.struct: _whole(family.struct) for family in FAMILIES
 }
-_GONE = msgspec.json.Decoder(Gone)
 _GONE_MARK = b'{"gone":true'
 
 
@@ -270,6 +269,5 @@ def decode_document(event: Event, struct: type[Document]) -> Document:
         return from_older(event.data, struct, event.v)
     payload = bytes(event.data)
     if payload.startswith(_GONE_MARK):
-        gone: Gone = _GONE.decode(payload)
-        return gone
+        return codec.decode(payload, Gone)
     return codec.decode(payload, struct)

@@ -73,7 +73,9 @@ class Finder:
     async def _read(self, first: int, last: int, subjects: Sequence[str] = ()) -> list[Happened]:
         found: list[Happened] = []
         async for batch in read_range(self._connection, first, last, subjects):
-            found += [happened(each.sequence, each.subject, each.payload) for each in batch]
+            found += [
+                happened(each.sequence, each.subject, each.payload, each.stamp) for each in batch
+            ]
         for each in found:
             if each.id is not None:
                 self._known.setdefault(each.id, each)

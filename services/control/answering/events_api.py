@@ -6,7 +6,7 @@ empty answer with another beginning.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from time import monotonic
 from typing import get_args
 
@@ -36,6 +36,7 @@ from services.fleet.telling import moments
 from services.fleet.telling.concerns import Target, concerns, patterns
 from services.fleet.telling.event_rows import event_row
 from services.fleet.telling.happened import Happened, happened
+from services.fleet.telling.summaries import label
 from services.fleet.telling.swaps import touches
 from services.log.bases import parent
 from services.log.finding import Finder
@@ -149,13 +150,17 @@ class Events:
         rows: list[EventRow] = []
         async for batch in read_range(self._loop.connection, first, last, only):
             for stored in batch:
-                found = happened(stored.sequence, stored.subject, stored.payload)
-                if found.event is None or not found.event.type.startswith(asked.type):
+                found = happened(stored.sequence, stored.subject, stored.payload, stored.stamp)
+                if not any(each.startswith(asked.type) for each in _labels(found)):
                     continue
                 if asked.target is None or await _concerns(found, asked.target, finder):
-                    row = event_row(found)
-                    rows += [] if row is None else [row]
+                    rows.append(event_row(found))
         return rows
+
+
+def _labels(found: Happened) -> Sequence[str]:
+    """As it is shown; and as its writer named it, also where what it wrote cannot be read."""
+    return (label(found),) if found.event is None else (label(found), found.event.type)
 
 
 async def _concerns(found: Happened, target: Target, finder: Finder) -> bool:

@@ -26,6 +26,8 @@ from services.fleet.telling.happened import Happened
 
 _COMMANDS = subjects.command(">")
 _STATE = subjects.STATE_ROOT
+_OF_NODES = {"node", "assignment"}
+"""Families whose subjects name a node."""
 _OF_MODELS = {"replica", "endpoints", "placement"}
 """Families whose subjects name a model."""
 
@@ -77,8 +79,23 @@ def concerns(found: Happened, target: Target) -> bool:
     if target.kind == "command":
         return _of_command(found, EventId(target.name))
     if found.document is None:
-        return target.kind == "node" and token(target.name) in found.subject.split(".")
+        return stands_at(found.subject, target)
     return _concerns(found.subject, found.document, target)
+
+
+def stands_at(subject: str, target: Target) -> bool:
+    """Whether the subject is one of its own, whatever stands there."""
+    words = _words(subject)
+    match target.kind:
+        case "node":
+            return words[0] in _OF_NODES and words[1:2] == [token(target.name)]
+        case "model":
+            return words[0] in _OF_MODELS and words[1:2] == [token(target.name)]
+        case "replica":
+            slot = parse_replica(target.name)
+            return slot is not None and subject == subjects.replica_slot(slot)
+        case _:
+            return False
 
 
 def _of_command(found: Happened, command: EventId) -> bool:
@@ -91,7 +108,7 @@ def _concerns(subject: str, document: Document, target: Target) -> bool:
         return document.target in {target.name, f"{target.kind}/{target.name}"}
     match target.kind:
         case "node" if isinstance(document, Gone):
-            return _words(subject)[:2] == ["node", token(target.name)]
+            return stands_at(subject, target)
         case "node":
             return target.name in _nodes(document)
         case "replica":
@@ -139,9 +156,9 @@ def _is_of_model(subject: str, document: Document, model: ModelName) -> bool:
         case ReplicaDocument() | ShardStatus() | EndpointShard() | PlacementVerdict():
             return document.model == model
         case Gone():
-            slot, words = parse_replica(document.id), _words(subject)
+            slot = parse_replica(document.id)
             own = slot is not None and slot.model == token(model)
-            return own or (words[0] in _OF_MODELS and words[1:2] == [token(model)])
+            return own or stands_at(subject, Target("model", model))
         case _:
             return False
 

@@ -75,14 +75,25 @@ LABELS: Final = frozenset(
 )
 """Every label that this version writes."""
 
+UNREADABLE = "unreadable"
+"""Shown in place of a label, of what cannot be read; a label of ours has a dot."""
+
 MOST_NAMED = 6
 """Names that one line tells; the rest is a number."""
+
+
+def label(found: Happened) -> str:
+    """The type of what happened, as it is shown."""
+    return UNREADABLE if found.event is None or found.fault else found.event.type
 
 
 def summary(found: Happened) -> str:
     """What happened, for people."""
     if found.event is None:
-        return "a message that is no event of ours"
+        return f"cannot be read: {found.fault}"
+    if found.fault:
+        said = f"{found.event.type} by {found.event.src}"
+        return f"cannot be read: {found.fault}; it says that it is {said}"
     if found.document is None:
         return f"{found.event.type} v{found.event.v} (not known to this version)"
     mended = "put right by command: " if found.event.type.startswith("document.") else ""

@@ -11,7 +11,7 @@ writer named as its cause, and from a command's swap to the record of who asked.
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from schemas import subjects
+from schemas import codec, subjects
 from schemas.documents import Assignment, ReplicaDocument, ShardStatus
 from schemas.events import Event
 from schemas.history import CauseRow
@@ -29,7 +29,7 @@ from services.fleet.state import FleetState, Held
 from services.fleet.telling.asking import Asking, Find, Past
 from services.fleet.telling.concerns import Target, concerns
 from services.fleet.telling.happened import Happened
-from services.fleet.telling.summaries import summary
+from services.fleet.telling.summaries import label, summary
 from services.fleet.telling.swaps import last_swap
 
 MOST_CAUSES = 60
@@ -52,9 +52,9 @@ class Story:
     def add(self, events: Iterable[Happened]) -> None:
         """An event is told once."""
         for event in events:
-            if event.event is not None:
-                self.found[event.sequence] = event
-                self._ids.add(event.event.id)
+            self.found[event.sequence] = event
+            if event.id is not None:
+                self._ids.add(event.id)
 
     def knows(self, wanted: EventId) -> bool:
         """Whether it was found already."""
@@ -67,14 +67,20 @@ class Story:
 
 
 def row(found: Happened) -> CauseRow:
-    """An event in words."""
+    """An event in words, or what stands in the place of one."""
     event = found.event
     if event is None:
-        raise ValueError(f"message {found.sequence} is no event")
+        return CauseRow(
+            seq=found.sequence,
+            at=codec.rfc3339(found.stamp) if found.stamp else "",
+            type=label(found),
+            subject=found.subject,
+            summary=summary(found),
+        )
     return CauseRow(
         seq=found.sequence,
         at=event.at,
-        type=event.type,
+        type=label(found),
         src=event.src,
         subject=found.subject,
         id=event.id,

@@ -18,9 +18,11 @@ import pytest
 from ctl.failure import Exit
 from ctl.main import run
 from schemas import codec, subjects
+from schemas.ids import NodeId
 from services.control.answering import past
 from services.fleet.state import FleetState
 from services.log.connect import Connection
+from tests.builders import an_event
 from tests.support.control import Control, Controls, Node, a_live_node
 from tests.support.nats_server import NatsServer
 from tests.support.refold import raw_log
@@ -136,6 +138,7 @@ async def test_a_story_is_told_as_it_was_lived(
     await parts_make_the_whole(control)
     await the_readme_can_be_typed(control)
     await what_is_not_kept_is_refused(control)
+    await what_cannot_be_read_is_told(control, connection, NAMES[0])
 
 
 async def the_past_is_as_it_was_lived(
@@ -372,6 +375,29 @@ async def what_is_not_kept_is_refused(control: Control) -> None:
         assert (await refused(control, f"catalog/revisions/{quote(digits)}"))[0] == 400
     assert (await refused(control, "events", for_=f"pod/{quote('x')}"))[0] == 400
     assert (await refused(control, "events", from_=10**9))[1].startswith("not_yet")
+
+
+async def what_cannot_be_read_is_told(control: Control, connection: Connection, node: str) -> None:
+    subject = subjects.node_info(NodeId(node))
+    newer = an_event({"odd": "x"}, kind="node.rose", version=99).replace(b'"x"', b'"\xff"')
+    for payload in (b"\x00\xff no JSON", b'{"a":' * 100_000, newer):
+        await connection.request(subject, payload, 5.0)
+    last = (await asked(control, "events", limit=1, type="node.rose"))["nextSeq"] - 1
+    for only in ({}, {"for": f"node/{node}"}):
+        rows = (await asked(control, "events", from_=last - 2, **only))["items"]
+        assert [(row["seq"], row["type"]) for row in rows] == [
+            (last - 2, "unreadable"),
+            (last - 1, "unreadable"),
+            (last, "node.rose"),
+        ]
+        assert rows[0]["summary"].startswith("cannot be read: no event of ours")
+        assert "nested too deeply" in rows[1]["summary"]
+        assert rows[2]["summary"] == "node.rose v99 (not known to this version)"
+    only = await asked(control, "events", type="unreadable")
+    assert [row["seq"] for row in only["items"]] == [last - 2, last - 1]
+    why = await asked(control, f"why/node/{node}")
+    assert {last - 1, last} & {row["seq"] for row in why["chain"]}
+    assert (await asked(control, "status"))["halted"] != []
 
 
 # spec: O5 L7

@@ -1,6 +1,7 @@
 """What the verbs that ask the log print, and what they ask for."""
 
 import json
+import shlex
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
@@ -198,7 +199,30 @@ def test_the_log_is_asked_part_by_part_up_to_its_end(capfd: pytest.CaptureFixtur
     assert [query(server, n).get("from") for n in range(2)] == [None, "48204"]
     assert [query(server, n).get("limit") for n in range(2)] == ["2", "1"]
     assert query(server, 1)["until"] == "48211"
-    assert "flotilla events --from-seq 48204" in capfd.readouterr().err
+    assert "flotilla events --from-seq 48204 --limit 2" in capfd.readouterr().err
+
+
+# spec: O2
+@pytest.mark.parametrize("output", ["wide", "jsonl", "json"])
+def test_what_follows_is_asked_for_by_the_same_question(
+    output: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    part = replace(EVENTS, next_seq=48204, end_seq=48211)
+    asked = ["--for", "node/a b", "--type", "node.", "--until", "48300"]
+    rest = [*asked, "--limit", "1", "--output", output]
+    with answering(200, codec.encode(part)) as server:
+        assert run(["events", "--from-seq", "7", *rest, "--server", server.url]) == Exit.YES
+    told = capfd.readouterr().err
+    typed = shlex.split(told[told.index("events --from-seq") :])
+    assert typed == ["events", "--from-seq", "48204", *rest]
+
+
+def test_one_beginning_is_given_and_an_empty_word_is_sent() -> None:
+    with answering(200, codec.encode(EVENTS)) as server:
+        where = ["--server", server.url]
+        assert run(["events", "--since", "7", "--from-seq", "7", *where]) == Exit.USAGE
+        assert run(["events", "--for", "", *where]) == Exit.YES
+    assert [each[1] for each in server.asked] == ["/api/v1/events?for=&limit=500"]
 
 
 def test_a_follower_that_may_not_ask_ends(capfd: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,7 @@ from msgspec.structs import replace
 
 from schemas import codec, subjects
 from schemas.documents import Card, CommandRecord, Gone, NodeInfo
+from schemas.history import EventRow, TargetKind
 from schemas.ids import (
     EventId,
     GpuUuid,
@@ -17,6 +18,7 @@ from schemas.ids import (
     token,
 )
 from services.fleet.telling.concerns import Target, concerns, patterns
+from services.fleet.telling.event_rows import event_row
 from services.fleet.telling.happened import Happened, happened
 from tests.builders import (
     Script,
@@ -150,6 +152,38 @@ def test_a_command_about_a_node_concerns_it() -> None:
     script.put(subjects.command("cordon"), record)
     assert concerns(log_of(script)[-1], Target("node", "node-1"))
     assert not concerns(log_of(script)[-1], Target("node", "node-2"))
+
+
+# spec: L5 O2
+def test_what_cannot_be_read_concerns_whoever_it_stands_in_the_place_of() -> None:
+    node, model = subjects.node_info(NodeId("node-1")), subjects.placement(ModelName("tiny"))
+    replica = "flotilla.log.s.replica.tiny.0"
+    newer = an_event({}, kind="node.rose", version=99)
+    rubbish = [
+        happened(sequence, subject, payload, 7.0)
+        for sequence, (subject, payload) in enumerate(
+            [(node, b"\x00"), (model, b"\x00"), (replica, b"\x00"), (node, newer)]
+        )
+    ]
+
+    def of(kind: TargetKind, name: str) -> list[int]:
+        return [each.sequence for each in rubbish if concerns(each, Target(kind, name))]
+
+    assert of("node", "node-1") == [0, 3]
+    assert of("model", "tiny") == [1, 2]
+    assert of("replica", "tiny-0-1") == [2]
+    assert of("node", "info") == of("node", "tiny") == of("model", "node-1") == []
+    rows = [event_row(each) for each in rubbish]
+    assert [row.type for row in rows] == [*["unreadable"] * 3, "node.rose"]
+    assert rows[0].at == "1970-01-01T00:00:07.000000Z"
+    assert codec.decode(codec.encode(rows), list[EventRow]) == rows
+
+
+# spec: L5
+def test_bytes_that_are_no_text_stay_out_of_an_answer() -> None:
+    payload = an_event({"more": "x"}).replace(b'"x"', b'"\xff"')
+    row = event_row(happened(1, "flotilla.log.s.moon.1", payload))
+    assert (row.type, bytes(row.detail), row.detail_bytes) == ("test.happened", b"null", 12)
 
 
 def test_a_replicas_id_is_taken_apart() -> None:

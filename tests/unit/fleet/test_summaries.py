@@ -300,7 +300,11 @@ def test_a_long_list_is_cut_to_a_number() -> None:
 @pytest.mark.parametrize(
     ("subject", "payload", "words"),
     [
-        ("flotilla.log.s.catalog", b"no JSON", "a message that is no event of ours"),
+        (
+            "flotilla.log.s.catalog",
+            b"no JSON",
+            "cannot be read: no event of ours: JSON is malformed: invalid character (byte 4)",
+        ),
         (
             "flotilla.log.s.moon.phase",
             an_event({"full": True}, kind="moon.rose"),
@@ -314,7 +318,8 @@ def test_a_long_list_is_cut_to_a_number() -> None:
         (
             subjects.CATALOG,
             an_event({"revision": "no number"}, kind="catalog.swapped"),
-            "catalog.swapped v1 (not known to this version)",
+            "cannot be read: Expected `int`, got `str` - at `$.revision`; "
+            "it says that it is catalog.swapped by control/test",
         ),
     ],
 )
