@@ -52,7 +52,8 @@ def ask(
         answer = client.ask(name, kind, path=path, query=query, seconds=seconds)
     if at is None:
         return answer
-    then = local(answer.frame.as_of) if answer.frame.as_of else "now"
+    as_of = answer.frame.as_of
+    then = local(as_of) if isinstance(as_of, str) else "a time that is not kept"
     talk(f"as of {then}, sequence {answer.frame.as_of_seq:,}")
     return answer
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import click
 
-from ctl.at import heading, now, resolved, short, told_here, zone
+from ctl.at import heading, local, now, resolved, short, told_here, zone
 from ctl.client import Answer
 from ctl.failure import Exit, Failure
 from ctl.operator import Operator, Verb
@@ -74,6 +74,7 @@ def events(
     if operator.output in {"json", "yaml"} and not follow:
         answer = _ask(operator, told | {"limit": str(limit or PART)}, follow=False)
         result(encoded(answer.body, operator.output))
+        _less_than_asked(told.get("since"), answer.frame)
         _more(answer.frame, again)
         return
     _print(operator, _rows(operator, told, again, follow=follow, limit=limit))
@@ -114,6 +115,7 @@ def _rows(
         part = PART if left is None else min(PART, left)
         wait = {"wait": str(WAIT_SECONDS)} if follow else {}
         answer = _ask(operator, asked | wait | {"limit": str(part)}, follow=follow).frame
+        _less_than_asked(asked.get("since"), answer)
         yield from answer.items
         left = None if left is None else left - len(answer.items)
         if left == 0:
@@ -151,6 +153,16 @@ def _ask(operator: Operator, query: Mapping[str, str], *, follow: bool) -> Answe
 
 _LASTING = {"unauthorized", "forbidden", "no_token", "not_understood"}
 """Waiting helps with none of them."""
+
+
+def _less_than_asked(since: str | None, answer: EventList) -> None:
+    """The log's age has taken some of it."""
+    if since is None or answer.kept_from_seq <= 1 or not answer.kept_from:
+        return
+    asked = int(since) if since.isdecimal() else codec.seconds(since)
+    kept = answer.kept_from_seq if since.isdecimal() else codec.seconds(answer.kept_from)
+    if asked < kept:
+        talk(f"kept from {local(answer.kept_from)}, sequence {answer.kept_from_seq:,}")
 
 
 def _more(answer: EventList, again: Sequence[str]) -> None:

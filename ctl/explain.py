@@ -32,7 +32,7 @@ def _lines(told: Explanation) -> Iterator[str]:
     width = max((len(node) for node in told.candidates), default=0)
     for node, verdict in sorted(told.candidates.items()):
         yield f"  {node:<{width}}  {verdict}"
-    yield f"  {'then' if told.as_of else 'now'}: {told.now}"
+    yield f"  {'then' if isinstance(told.as_of, str) else 'now'}: {told.now}"
 
 
 def _decided(told: Explanation) -> str:

@@ -17,6 +17,9 @@ from schemas.ids import EngineName, GpuUuid, ModelName, NodeId, ReplicaId, Route
 from schemas.recovery import BadDocuments, Damage, Mend, Recover, Recovery
 from schemas.texts import FileName, Prune, Reason
 
+LONGEST_WORD = 256
+"""Characters of one name in a request's path, and of one value in its query."""
+
 ReplicaPhase = Literal[
     "placed", "starting", "loading", "ready", "draining", "stopping", "failed", "gone"
 ]
@@ -256,6 +259,13 @@ class Route(Struct, frozen=True, kw_only=True):
     response: type[Frame]
     has_past: bool = False
     """Takes `?at=`, a LOG sequence or an RFC 3339 time, and answers of that moment."""
+    query: tuple[str, ...] = ()
+    """What else it takes in its query."""
+
+    @property
+    def takes(self) -> tuple[str, ...]:
+        """All that it takes in its query."""
+        return (*self.query, "at") if self.has_past else self.query
 
 
 ROUTES: tuple[Route, ...] = (
@@ -323,7 +333,14 @@ ROUTES: tuple[Route, ...] = (
         response=StateDump,
         has_past=True,
     ),
-    Route(name="events", method="GET", path="/api/v1/events", role="viewer", response=EventList),
+    Route(
+        name="events",
+        method="GET",
+        path="/api/v1/events",
+        role="viewer",
+        response=EventList,
+        query=("for", "type", "from", "since", "until", "limit", "wait"),
+    ),
     Route(
         name="why",
         method="GET",

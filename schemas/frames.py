@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from schemas.ids import EventId
 
@@ -18,8 +18,8 @@ class Frame(Struct, frozen=True, kw_only=True, tag_field="kind", rename="camel")
 
     as_of_seq: int
     """LOG sequence that the answer was computed at."""
-    as_of: str = ""
-    """Not empty: the answer is of the past, as it was at this time (RFC 3339, UTC)."""
+    as_of: str | UnsetType = UNSET
+    """There: the answer is of the past, as it was at this time (RFC 3339, UTC)."""
     api_version: str = API_VERSION
 
 

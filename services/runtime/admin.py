@@ -42,13 +42,17 @@ def _verdict(good: bool, reason: str) -> web.Response:
     return web.Response(text=f"{reason}\n", status=503)
 
 
+LONGEST_LINE = 64 * 1024
+"""Bytes of a request's first line: what is too long for its route is refused in words."""
+
+
 async def listen(app: web.Application, address: str) -> web.AppRunner:
     """Serve `app` on `host:port`; the caller calls `cleanup()` on what comes back.
 
     Raises OSError, naming the address, when it is taken.
     """
     host, _, port = address.rpartition(":")
-    runner = web.AppRunner(app, access_log=None, handle_signals=False)
+    runner = web.AppRunner(app, access_log=None, handle_signals=False, max_line_size=LONGEST_LINE)
     await runner.setup()
     try:
         await web.TCPSite(runner, host.strip("[]"), int(port)).start()

@@ -15,8 +15,9 @@ from services.control.answering.bodies import LARGEST_BODY, read_body
 from services.control.answering.history_api import HistoryApi
 from services.control.answering.live import live
 from services.control.answering.metrics import registry
-from services.control.answering.orders import ORDERS, carry_out, not_here, refusal
+from services.control.answering.orders import ORDERS, UNREAD, carry_out, not_here, refusal
 from services.control.answering.pages import PAGES, Page, Seen
+from services.control.answering.queries import fault as query_fault
 from services.control.answering.recovery_api import RecoveryApi
 from services.control.answering.tokens import Token, Tokens, allows
 from services.control.commanding.commands import Actor
@@ -33,7 +34,6 @@ STATUS_OF = {
     "no_such_revision": 404,
     "not_found": 404,
     "not_kept": 404,
-    "not_yet": 404,
     "unavailable": 503,
     "too_large": 413,
     "unauthorized": 401,
@@ -94,6 +94,8 @@ class Api:
             if not allows(token.role, route.role):
                 message = f"{route.name} needs role {route.role}; this token is {token.role}"
                 return _encoded(refusal(loop, "forbidden", message))
+            if fault := query_fault(route, request.match_info, request.query.items()):
+                return _encoded(refusal(loop, "bad_request", UNREAD, fault))
             if route.method != "GET" and (closed := self._closed(route, request)) is not None:
                 return closed
             try:

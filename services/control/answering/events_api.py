@@ -22,28 +22,20 @@ from schemas.history import (
     TargetKind,
 )
 from schemas.ids import ModelName
-from services.control.answering.past import (
-    BadQuery,
-    Outside,
-    PastFleet,
-    number_of,
-    outside,
-    time_of,
-)
+from services.control.answering.past import BadQuery, PastFleet, number_of, target_of
+from services.control.answering.ranges import range_of
 from services.control.answering.why_api import walked
 from services.control.loop import Loop
-from services.fleet.telling import moments
 from services.fleet.telling.concerns import Target, concerns, patterns
 from services.fleet.telling.event_rows import event_row
 from services.fleet.telling.happened import Happened, happened
 from services.fleet.telling.summaries import label
 from services.fleet.telling.swaps import touches
-from services.log.bases import parent
 from services.log.finding import Finder
-from services.log.history import Bounds, bounds, read_range, sequence_at
+from services.log.history import bounds, read_range
 
 USUAL_EVENTS = 100
-"""Told where nothing says from when on."""
+"""The last ones, told where nothing says from when on."""
 PART = 2000
 """Messages of one read."""
 READ_SECONDS = 1.0
@@ -73,42 +65,19 @@ class Events:
     async def answer(self, query: Mapping[str, str]) -> EventList:
         """Raises BadQuery for a query that cannot be read, Outside, Unavailable, LogMissing, Busy."""
         asked = _asked(query)
-        kept = await bounds(self._loop.connection)
-        first, last = await self._first(query, asked, kept), await self._last(query)
-        if (query.get("from") and first < kept.first) or (last is not None and last < kept.first):
-            before = await parent(self._loop.connection, kept.first)
-            raise outside(kept.first, kept.first_stamp, before)
-        if first > kept.last + 1:
-            raise Outside(
-                "not_yet", f"sequence {first:,} is yet to come", f"the last is {kept.last:,}"
-            )
+        connection = self._loop.connection
+        kept = await bounds(connection)
+        usual = None if asked.target or asked.type else min(USUAL_EVENTS, asked.limit)
+        found = await range_of(connection, query, kept, self._loop.now(), usual)
+        first, last = found.first, found.last
         ends = monotonic() + asked.wait_seconds
         while True:
             if await self._is_there(first, last, ends):
                 kept = await bounds(self._loop.connection)
-            found = await self._read(asked, first, kept.last if last is None else last)
-            if found.items or last is not None or monotonic() >= ends:
-                return found
-            first = found.next_seq
-
-    async def _first(self, query: Mapping[str, str], asked: Asked, kept: Bounds) -> int:
-        if text := query.get("from"):
-            return number_of("from", text)
-        if text := query.get("since"):
-            if (sequence := moments.sequence(text)) is not None:
-                return max(kept.first, sequence)
-            before = await sequence_at(self._loop.connection, time_of(text) - 1e-6)
-            return max(kept.first, before + 1)
-        return kept.first if asked.target else max(kept.first, kept.last - USUAL_EVENTS + 1)
-
-    async def _last(self, query: Mapping[str, str]) -> int | None:
-        """None: it has no end."""
-        text = query.get("until")
-        if not text:
-            return None
-        if (sequence := moments.sequence(text)) is not None:
-            return sequence
-        return await sequence_at(self._loop.connection, time_of(text))
+            told = await self._read(asked, first, kept.last if last is None else last)
+            if told.items or last is not None or monotonic() >= ends:
+                return told
+            first = told.next_seq
 
     async def _is_there(self, first: int, last: int | None, ends: float) -> bool:
         """Whether there is something from `first` on, after waiting for it."""
@@ -170,19 +139,20 @@ async def _concerns(found: Happened, target: Target, finder: Finder) -> bool:
 
 
 def _asked(query: Mapping[str, str]) -> Asked:
+    limit = number_of("limit", query.get("limit", str(MOST_EVENTS)))
+    if limit < 1:
+        raise BadQuery("limit is 1 at least")
     return Asked(
-        target=_target(query.get("for", "")),
+        target=None if "for" not in query else _target(query["for"]),
         type=query.get("type", ""),
-        limit=max(1, min(MOST_EVENTS, number_of("limit", query.get("limit", str(MOST_EVENTS))))),
+        limit=min(MOST_EVENTS, limit),
         wait_seconds=min(LONGEST_WAIT_SECONDS, float(number_of("wait", query.get("wait", "0")))),
     )
 
 
-def _target(text: str) -> Target | None:
-    if not text:
-        return None
+def _target(text: str) -> Target:
     kind, _, name = text.partition("/")
     for known in get_args(TargetKind):
         if known == kind and name:
-            return Target(known, name)
+            return target_of(known, name)
     raise BadQuery(f"`{text}` is not one of {', '.join(f'{k}/NAME' for k in get_args(TargetKind))}")

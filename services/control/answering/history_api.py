@@ -8,10 +8,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from aiohttp import web
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from schemas import api, codec, frames, history, subjects
 from services.control.answering.events_api import Events
+from services.control.answering.orders import UNREAD
 from services.control.answering.pages import PAGES, Seen
 from services.control.answering.past import (
     BadQuery,
@@ -68,7 +70,7 @@ class HistoryApi:
             then = then if then.seconds else Then(then.sequence, _newest(state))
             seen = self._seen(then, state)
             frame = await self._then(route, request, seen)
-        return replace(frame, as_of=codec.rfc3339(then.seconds))
+        return replace(frame, as_of=codec.rfc3339(then.seconds) if then.seconds else UNSET)
 
     async def _then(self, route: str, request: web.Request, seen: Seen) -> frames.Frame:
         if route == "why":
@@ -95,7 +97,7 @@ class HistoryApi:
         try:
             return await answer
         except BadQuery as error:
-            return self._refusal("bad_request", "the request cannot be read", str(error))
+            return self._refusal("bad_request", UNREAD, str(error))
         except Outside as error:
             return self._refusal(error.code, error.message, error.why)
         except Busy:

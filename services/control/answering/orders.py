@@ -24,6 +24,8 @@ from services.control.loop import Loop
 from services.control.requests import Failed, LogRefuses, OutcomeUnknown, TooMany
 from services.fleet.unseen import unseen
 
+UNREAD = "the request cannot be read"
+
 
 class Reasoned(Protocol):
     """A request that says why."""
@@ -85,7 +87,7 @@ async def carry_out(loop: Loop, name: str, body: bytes, actor: Actor) -> Frame:
     try:
         return await loop.perform(await loop.prepare(lambda: order.planner(body, actor)))
     except DecodeError as error:
-        return refusal(loop, "bad_request", "the request cannot be read", str(error))
+        return refusal(loop, "bad_request", UNREAD, str(error))
     except LogRefuses as error:
         return refusal(loop, "log_refuses", "the log takes no write", str(error))
     except TooMany:

@@ -14,9 +14,11 @@ from contextlib import asynccontextmanager
 from msgspec import Struct
 
 from schemas import codec
-from schemas.ids import LogId
+from schemas.history import TargetKind
+from schemas.ids import LogId, parse_replica
 from services.fleet.state import FleetState
 from services.fleet.telling import moments
+from services.fleet.telling.concerns import Target
 from services.log.connect import Connection
 from services.log.history import Bounds, bounds, message_at, sequence_at
 from services.log.state_at import NotKept, state_at
@@ -81,14 +83,11 @@ class PastFleet:
         kept = await bounds(self._connection)
         sequence = moments.sequence(text)
         if sequence is not None:
-            if sequence > kept.last:
-                raise Outside("not_yet", f"sequence {sequence:,} is yet to come", _ends(kept))
+            must_be_there(sequence, kept.last, kept)
             return Then(sequence, await self._stamp(sequence))
-        seconds = time_of(text)
-        newest = max(now, kept.last_stamp)
-        if seconds > newest + AHEAD_SECONDS:
-            raise Outside("not_yet", f"{text} is yet to come", _ends(kept))
-        return Then(await sequence_at(self._connection, seconds), min(seconds, newest))
+        seconds = time_that_has_come(text, kept, now)
+        then = min(seconds, max(now, kept.last_stamp))
+        return Then(await sequence_at(self._connection, seconds), then)
 
     async def _stamp(self, sequence: int) -> float:
         stored = await message_at(self._connection, sequence) if sequence > 0 else None
@@ -115,12 +114,33 @@ def time_of(text: str) -> float:
     return seconds
 
 
+def time_that_has_come(text: str, kept: Bounds, now: float) -> float:
+    """Raises BadQuery, Outside. `now`: the fleet's clock."""
+    seconds = time_of(text)
+    if seconds > max(now, kept.last_stamp) + AHEAD_SECONDS:
+        raise Outside("not_yet", f"{text} is yet to come", _ends(kept))
+    return seconds
+
+
+def must_be_there(sequence: int, most: int, kept: Bounds) -> None:
+    """Raises Outside: it is beyond `most`."""
+    if sequence > most:
+        raise Outside("not_yet", f"sequence {sequence:,} is yet to come", _ends(kept))
+
+
 def number_of(name: str, text: str) -> int:
     """Raises BadQuery."""
     number = moments.sequence(text)
     if number is None:
         raise BadQuery(f"{name}: `{text[:40]}` is not a number")
     return number
+
+
+def target_of(kind: TargetKind, name: str) -> Target:
+    """Raises BadQuery: nothing can have that name."""
+    if kind == "replica" and parse_replica(name) is None:
+        raise BadQuery(f"`{name[:80]}` is no replica's id: those are MODEL-SLOT-GENERATION")
+    return Target(kind, name)
 
 
 def outside(first: int, stamp: float, parent: LogId | None = None) -> Outside:
@@ -133,4 +153,6 @@ def outside(first: int, stamp: float, parent: LogId | None = None) -> Outside:
 
 
 def _ends(kept: Bounds) -> str:
+    if not kept.last_stamp:
+        return "the log is empty"
     return f"the log ends at sequence {kept.last:,}, {codec.rfc3339(kept.last_stamp)}"

@@ -5,7 +5,7 @@ from typing import TypeVar, get_args
 from schemas import codec, frames, history
 from schemas.ids import GpuUuid, ModelName, NodeId, ReplicaId
 from services.control.answering.pages import Seen
-from services.control.answering.past import BadQuery
+from services.control.answering.past import BadQuery, target_of
 from services.fleet.nearest import near
 from services.fleet.telling import why, why_answers
 from services.fleet.telling.asking import Asking, Find, Past
@@ -21,6 +21,7 @@ async def tell_why(connection: Connection, kind: str, name: str, seen: Seen) -> 
     """Raises BadQuery, and what reading LOG raises."""
     for known in get_args(history.WhyKind):
         if known == kind:
+            target_of(known, name)
             return await _tell(connection, known, name, seen)
     raise BadQuery(f"`{kind}` is not one of {', '.join(get_args(history.WhyKind))}")
 

@@ -20,11 +20,15 @@ from ctl.main import run
 from schemas import codec, subjects
 from schemas.ids import NodeId
 from services.control.answering import past
+from services.control.answering.ranges import range_of
 from services.fleet.state import FleetState
+from services.log import streams
 from services.log.connect import Connection
-from tests.builders import an_event
+from services.log.history import bounds
+from tests.builders import AT, an_event
 from tests.support.control import Control, Controls, Node, a_live_node
 from tests.support.nats_server import NatsServer
+from tests.support.past import age_away, begun, written
 from tests.support.refold import raw_log
 from tests.support.waiting import eventually, until
 
@@ -138,6 +142,7 @@ async def test_a_story_is_told_as_it_was_lived(
     await parts_make_the_whole(control)
     await the_readme_can_be_typed(control)
     await what_is_not_kept_is_refused(control)
+    await what_is_not_understood_is_refused(control)
     await what_cannot_be_read_is_told(control, connection, NAMES[0])
 
 
@@ -364,17 +369,63 @@ async def what_is_not_kept_is_refused(control: Control) -> None:
         assert (status, why) == (404, f"not_kept: kept from {since}, sequence 1"), moment
         status, why = await refused(control, "events", until=moment)
         assert (status, why) == (404, f"not_kept: kept from {since}, sequence 1"), moment
-    assert (await refused(control, "status", at=10**9))[1].startswith("not_yet: the log ends at")
-    assert (await refused(control, "status", at="2100-01-01T00:00:00Z"))[1].startswith("not_yet")
+    last = (await asked(control, "status"))["asOfSeq"]
+    for path, key, value in (
+        ("status", "at", 10**9),
+        ("status", "at", "2100-01-01T00:00:00Z"),
+        ("events", "from", last + 100),
+        ("events", "since", last + 100),
+        ("events", "until", last + 100),
+        ("events", "since", "2100-01-01T00:00:00Z"),
+        ("events", "until", "2100-01-01T00:00:00Z"),
+    ):
+        status, why = await refused(control, path, **{key: value})
+        assert status == 409, (path, key, value)
+        assert why.startswith("not_yet: the log ends at sequence "), (path, key, value)
     assert (await refused(control, "status", at="yesterday"))[1].startswith("bad_request")
-    for moment in ("9" * 4400, "9999-12-31T23:59:59.999999Z", "0001-01-01T00:00:00+14:00"):
+    for moment in ("9" * 250, "", "9999-12-31T23:59:59.999999Z", "0001-01-01T00:00:00+14:00"):
         for path, key in (("status", "at"), ("events", "since"), ("events", "until")):
             status, _ = await refused(control, path, **{key: moment})
             assert status == 400, (path, key, moment)
-    for digits in ("\u0661", "9" * 4400):
+    for digits in ("\u0661", "9" * 250):
         assert (await refused(control, f"catalog/revisions/{quote(digits)}"))[0] == 400
-    assert (await refused(control, "events", for_=f"pod/{quote('x')}"))[0] == 400
-    assert (await refused(control, "events", from_=10**9))[1].startswith("not_yet")
+    for query in (
+        {"since": 3, "until": 1},
+        {"since": codec.rfc3339(codec.seconds(since) + 1), "until": since},
+        {"since": 1, "from": 1},
+        {"limit": 0},
+        {"for": f"pod/{quote('x')}"},
+        {"for": ""},
+        {"for": "replica/one"},
+    ):
+        assert (await refused(control, "events", **query))[0] == 400, query
+
+
+async def what_is_not_understood_is_refused(control: Control) -> None:
+    """A question is answered whole, or it is said what of it is not."""
+    last = (await asked(control, "status"))["asOfSeq"]
+    assert (await asked(control, "events", from_=last + 1))["items"] == []
+    assert (await asked(control, "events", from_=last + 1, until=last))["items"] == []
+    for path, why in (
+        ("events?sinse=1", "`sinse` is not known: events takes for, type, from, since, "),
+        ("status?since=1", "`since` is not known: status takes at"),
+        ("status?at=1&at=2", "at is given twice"),
+        ("catalog/revisions/1?at=1", "`at` is not known: catalog-revision takes no parameter"),
+        (f"why/model/{'x' * 10_000}", "name has 10000 characters; 256 at most"),
+        (f"events?for=node/{'x' * 10_000}", "for has 10005 characters; 256 at most"),
+        ("why/replica/one", "`one` is no replica's id"),
+        ("why/pod/one", "`pod` is not one of node, replica, model, gpu"),
+        ("why/replica/one-0-99999999999999999999999", "is no replica's id"),
+    ):
+        status, answer = await control.call(path)
+        assert (status, answer["code"]) == (400, "bad_request"), path
+        assert why in answer["why"], path
+    for name in ("%00", "%FF", "%ED%A0%80", "..%2F..", "*", "%3E", "a.b", "a%20b", "%C3%BC" * 40):
+        for kind in ("node", "model", "gpu"):
+            assert (await control.call(f"why/{kind}/{name}"))[0] == 404, (kind, name)
+        assert (await control.call(f"placement/{name}"))[0] == 404, name
+        for kind in ("node", "model", "gpu", "command"):
+            assert (await control.call(f"events?for={kind}/{name}"))[0] == 200, (kind, name)
 
 
 async def what_cannot_be_read_is_told(control: Control, connection: Connection, node: str) -> None:
@@ -440,6 +491,46 @@ async def test_what_lies_before_the_logs_beginning_is_said_not_to_be_kept(
     status, why = await refused(control, "nodes", at=7)
     assert (status, why.partition(", ")[0].partition(" 2")[0]) == (404, "not_kept: kept from")
     assert (await asked(control, "events", since=7))["items"][0]["seq"] == 1000
+
+
+# spec: O2 O5
+async def test_a_range_is_one_of_what_is_kept(connection: Connection) -> None:
+    await streams.create(connection)
+    await written(connection, begun().pass_by(150))
+    await age_away(connection, 21)
+    kept = await bounds(connection)
+    assert (kept.first, kept.last) == (21, 152)
+    now = kept.last_stamp
+
+    async def found(usual: int | None = None, **query: object) -> tuple[int, int | None]:
+        words = {name.rstrip("_"): str(each) for name, each in query.items()}
+        both = await range_of(connection, words, kept, now, usual)
+        return both.first, both.last
+
+    soon, late = codec.rfc3339(now + 50), codec.rfc3339(now + 70)
+    assert await found() == (21, None)
+    assert await found(100) == (53, None)
+    assert await found(100, until=130) == (31, 130)
+    assert await found(100, until=60) == (21, 60)
+    assert await found(100, since=30) == (30, None)
+    assert await found(since=7) == (21, None)
+    assert await found(from_=153) == await found(since=153) == (153, None)
+    assert await found(since=soon) == (153, None)
+    assert await found(until=soon) == (21, 152)
+    assert await found(from_=131, until=130) == (131, 130)
+    for query in ({"from_": 154}, {"since": 154}, {"until": 153}, {"since": late}, {"until": late}):
+        with pytest.raises(past.Outside) as refused:
+            await found(None, **query)
+        assert refused.value.code == "not_yet", query
+        assert refused.value.why.startswith("the log ends at sequence 152, "), query
+    for query in ({"from_": 20}, {"until": 20}, {"until": AT}):
+        with pytest.raises(past.Outside) as refused:
+            await found(None, **query)
+        assert refused.value.code == "not_kept", query
+        assert refused.value.why.endswith("sequence 21"), query
+    for query in ({"from_": 132, "until": 130}, {"since": soon, "until": codec.rfc3339(now)}):
+        with pytest.raises(past.BadQuery, match="end before it begins"):
+            await found(None, **query)
 
 
 async def test_who_waits_too_long_for_the_past_is_told_so(

@@ -217,6 +217,22 @@ def test_what_follows_is_asked_for_by_the_same_question(
     assert typed == ["events", "--from-seq", "48204", *rest]
 
 
+# spec: O5
+@pytest.mark.parametrize(
+    ("since", "told"),
+    [("2026-11-30", True), ("2026-11-30 13:00", False), ("48,202", True), ("48,203", False)],
+)
+def test_since_before_what_is_kept_says_from_when_on_it_is(
+    since: str, told: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    aged = replace(EVENTS, kept_from_seq=48203)
+    for output in ("table", "json"):
+        with answering(200, codec.encode(aged)) as server:
+            run(["events", "--since", since, "-o", output, "--server", server.url])
+        words = "kept from 2026-11-30 13:00:00 CET, sequence 48,203"
+        assert (words in capfd.readouterr().err) == told
+
+
 def test_one_beginning_is_given_and_an_empty_word_is_sent() -> None:
     with answering(200, codec.encode(EVENTS)) as server:
         where = ["--server", server.url]
