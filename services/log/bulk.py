@@ -12,7 +12,6 @@ beat, what is no message of STATE: Ended. Whoever has taken a part by then has a
 import asyncio
 import secrets
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
 
 from msgspec import Struct
 
@@ -27,8 +26,6 @@ BATCH = 5000
 IN_FLIGHT = 2
 """Requests: while we work at what one of them brought, the server sends what the next one asks for."""
 CHUNK_BYTES = 1 << 20
-IDLE_BEATS = 2
-"""With nothing between them, though more should come: the count of what is left is wrong."""
 _SECOND = 1_000_000_000
 _SOURCE = b"Nats-Stream-Source: "
 _BEAT = b"NATS/1.0 100"
@@ -100,55 +97,27 @@ def _heed_status(found: Scanned, header: bytes) -> None:
 
 
 async def state_parts(connection: Connection) -> AsyncGenerator[list[Stored]]:
-    """All of STATE in its order, as it comes. Ends at its end, and not before, or raises.
-
-    While others write, the server's count of what is left may be too high for good (seen, 2.15.1): who
-    waits for more than there is goes on by another consumer, whose count is made anew.
-    """
-    read = _Read()
-    while not read.whole:
-        async with aclosing(_read_on(connection, read)) as parts:
-            async for part in parts:
-                yield part
-
-
-class _Read(Struct):
-    """How far STATE was read."""
-
-    last: int = 0
-    """Sequence in STATE of the last message."""
-    whole: bool = False
-
-
-async def _read_on(connection: Connection, read: _Read) -> AsyncGenerator[list[Stored]]:
-    """By one consumer, to the end or until nothing more comes."""
+    """All of STATE in its order, as it comes. Ends at its end, and not before, or raises."""
     inbox = f"{connection.inbox}.{secrets.token_hex(8)}"
-    name = f"b{secrets.token_hex(8)}"
-    async with (
-        wire.opened(connection.door, connection.name, inbox) as (reader, writer),
-        pull.gone_at_end(connection, subjects.STATE, name),
-    ):
-        left = await _create(connection, name, read.last + 1)
+    async with wire.opened(connection.door, connection.name, inbox) as (reader, writer):
+        name, left = await _create(connection)
+        if not left:
+            return
         verb = f"$JS.API.CONSUMER.MSG.NEXT.{subjects.STATE}.{name}"
         ask = _publication(verb, inbox, _request())
         writer.write(ask * IN_FLIGHT)
-        delivered, asked, idle, rest = 0, BATCH * IN_FLIGHT, 0, b""
-        while left and idle < IDLE_BEATS:
+        delivered, asked, rest = 0, BATCH * IN_FLIGHT, b""
+        while left:
             data = rest + await _more(reader)
             found = scan(data)
             rest = data[found.used :]
             writer.write(b"PONG\r\n" * found.pings)
             left = _check(found, delivered, left)
             delivered += len(found.documents)
-            if found.documents:
-                idle, read.last = 0, position(found.reply).sequence
-            elif found.beat is not None:
-                idle += 1
             yield found.documents
             if asked - delivered <= BATCH * (IN_FLIGHT - 1):
                 writer.write(ask)
                 asked += BATCH
-        read.whole = not left
 
 
 def _check(found: Scanned, delivered: int, left: int) -> int:
@@ -165,12 +134,13 @@ def _check(found: Scanned, delivered: int, left: int) -> int:
     return left
 
 
-async def _create(connection: Connection, name: str, first: int) -> int:
-    """A consumer from a sequence of STATE on: how many messages there are."""
-    start = {"deliver_policy": "by_start_sequence", "opt_start_seq": first, "name": name}
-    body = {"stream_name": subjects.STATE, "config": start | pull.EPHEMERAL}
+async def _create(connection: Connection) -> tuple[str, int]:
+    """A consumer from STATE's first message on: its name, and how many there are."""
+    name = f"b{secrets.token_hex(8)}"
+    config = {"deliver_policy": "all", "name": name} | pull.EPHEMERAL
+    body = {"stream_name": subjects.STATE, "config": config}
     verb = f"CONSUMER.CREATE.{subjects.STATE}.{name}"
-    return (await api.call(connection, verb, body, pull.Created)).num_pending
+    return name, (await api.call(connection, verb, body, pull.Created)).num_pending
 
 
 def _request() -> bytes:

@@ -8,8 +8,6 @@ consumer's own sequence must rise by one, and something must come with every bea
 import asyncio
 import secrets
 from collections import deque
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from typing import Any
 
 from msgspec import Struct
@@ -46,15 +44,6 @@ class Created(Struct, frozen=True):
     """Of JetStream's answer, what is used here."""
 
     num_pending: int
-
-
-@asynccontextmanager
-async def gone_at_end(connection: Connection, stream: str, name: str) -> AsyncGenerator[None]:
-    """The consumer is removed at the end, without waiting for it; where that is lost, by its age."""
-    try:
-        yield
-    finally:
-        await connection.publish(f"$JS.API.CONSUMER.DELETE.{stream}.{name}", b"")
 
 
 class Position(Struct, frozen=True):
@@ -110,9 +99,8 @@ class Pull:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        async with gone_at_end(self._connection, self._stream, self._name):
-            self._connection.on_change.remove(self._on_change)
-            await self._subscription.close()
+        self._connection.on_change.remove(self._on_change)
+        await self._subscription.close()
 
     async def take(self) -> list[Message]:
         """What has come, in order. Empty: nothing came for as long as a request lasts."""

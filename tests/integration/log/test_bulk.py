@@ -6,24 +6,20 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from msgspec import Struct
 from msgspec.structs import replace
 
-from schemas import subjects
 from services.log import bulk, pull, server, streams
-from services.log.api import call
-from services.log.bulk import scan, state_parts
+from services.log.bulk import scan
 from services.log.connect import Connection
 from services.log.door import Door
 from services.log.message import Unavailable
 from services.log.pull import Ended
-from services.log.snapshot import read_history, read_state
+from services.log.snapshot import read_state
 from services.log.stored import Stored
 from tests.support.doors import Doors
 from tests.support.events import an_event
 from tests.support.nats_server import NatsServer
 from tests.support.proxy import Proxy, up_to
-from tests.support.waiting import eventually
 
 SUBJECT = "flotilla.log.s.assignment.n{}"
 TLS = Path(__file__).parents[2] / "data" / "tls"
@@ -156,43 +152,3 @@ def test_a_refusal_of_the_server_is_heeded() -> None:
     header = b"NATS/1.0 409 Consumer Deleted\r\n\r\n"
     status = f"HMSG _INBOX.x 1 {len(header)} {len(header)}\r\n".encode() + header + b"\r\n"
     assert scan(status).refused == "NATS/1.0 409 Consumer Deleted"
-
-
-async def test_who_is_told_of_more_than_there_is_reads_on_by_another_consumer(
-    log: Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The server's count of what is left goes wrong now and then while others write."""
-    await filled(log)
-    true, told = bulk.position, list[int]()
-
-    def one_too_many(reply: str) -> pull.Position:
-        told.append(true(reply).sequence)
-        return replace(true(reply), pending=true(reply).pending + 1)
-
-    monkeypatch.setattr(bulk, "position", one_too_many)
-    documents, sequence = await read_state(log)
-    assert [stored.sequence for stored in documents] == list(range(1, 21))
-    assert sequence == 20
-
-
-async def test_a_read_leaves_no_consumer_behind(log: Connection) -> None:
-    await filled(log)
-    for _ in range(5):
-        await read_state(log)
-        await read_history(log, SUBJECT.format(1), 100)
-    parts = state_parts(log)
-    await anext(parts)
-    await parts.aclose()  # Given up half-way.
-
-    async def none_left() -> bool:
-        found = [await call(log, f"CONSUMER.NAMES.{name}", None, _Names) for name in STREAMS]
-        return not any(names.consumers for names in found)
-
-    await eventually(none_left, "no consumer is left")
-
-
-class _Names(Struct, frozen=True):
-    consumers: list[str] | None
-
-
-STREAMS = (subjects.LOG, subjects.STATE)
