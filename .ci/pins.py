@@ -28,7 +28,7 @@ def main() -> None:
     PROJECT.write_text(
         text[: found.start()] + f"constraint-dependencies = [\n{body}]" + text[found.end() :]
     )
-    sys.stdout.write(f"{len(pins)} pins\n")
+    sys.stdout.write(f"{len(pins)} pins\n")  # noqa: TID251 - no program of ours.
 
 
 def resolve(project: str) -> list[str]:

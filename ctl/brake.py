@@ -10,7 +10,6 @@ from ctl.render import result
 from ctl.typed import typed
 from schemas.brake import BrakeView, ReleaseBrake
 from schemas.frames import Accepted
-from services.fleet.unseen import escaped
 
 
 @click.command("show", cls=Verb)
@@ -20,7 +19,7 @@ def show(operator: Operator, at: str | None) -> None:
     """Whether the brake is on, since when, and what it holds back."""
     answer = ask(operator, "brake", BrakeView, at)
     if not operator.prints_frame(answer.body):
-        result("\n".join(escaped(line) for line in _lines(answer.frame)))
+        result(*_lines(answer.frame))
 
 
 @click.command("off", cls=Verb)
@@ -31,7 +30,7 @@ def off(operator: Operator, reason: str) -> None:
     request = ReleaseBrake(state="off", reason=reason)
     answer = operator.client().ask("brake-off", Accepted, request=request)
     if not operator.prints_frame(answer.body):
-        result(f"brake off (command {answer.frame.command})\n  next: {typed('flotilla status')}")
+        result(f"brake off (command {answer.frame.command})", f"  next: {typed('flotilla status')}")
 
 
 def _lines(told: BrakeView) -> Iterator[str]:

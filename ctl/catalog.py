@@ -10,7 +10,7 @@ from ctl.catalog_file import read, text
 from ctl.failure import Exit, Failure
 from ctl.faults import fault_lines
 from ctl.operator import Operator, Verb
-from ctl.render import encoded, result
+from ctl.render import as_it_is, data, result
 from schemas.api import ApplyCatalog, CatalogView
 from schemas.frames import Accepted
 from schemas.ids import ModelName
@@ -100,9 +100,9 @@ def show(operator: Operator, revision: int | None, at: str | None) -> None:
             Exit.NOT_FOUND, "no_catalog", "no catalog yet", steps=["flotilla catalog apply FILE"]
         )
     if operator.output in {"json", "jsonl"}:
-        result(encoded(answer.body, operator.output))
+        data(answer.body, operator.output)
     else:
-        result(_as_file(answer.frame.source).rstrip("\n"))
+        as_it_is(_as_file(answer.frame.source).rstrip("\n"))
 
 
 def _accepted(done: Accepted) -> str:

@@ -20,7 +20,6 @@ from schemas.history import (
     RollbackCatalog,
 )
 from schemas.ids import ModelName
-from services.fleet.unseen import escaped
 
 NOT_SET = "(not set)"
 MOST_NAMED = 3
@@ -30,8 +29,8 @@ COLUMNS = (
     Column[RevisionRow]("REV", lambda row: f"r{row.revision}{'*' if row.current else ''}"),
     Column[RevisionRow]("WHEN", lambda row: local(row.at)),
     Column[RevisionRow]("WHO", lambda row: row.author or UNKNOWN),
-    Column[RevisionRow]("CHANGES", lambda row: _changes(row)),
-    Column[RevisionRow]("REASON", lambda row: row.reason),
+    Column[RevisionRow]("CHANGES", lambda row: _changes(row), prose=True),
+    Column[RevisionRow]("REASON", lambda row: row.reason, prose=True),
     Column[RevisionRow]("MODELS", lambda row: str(row.models), wide=True, right=True),
     Column[RevisionRow]("SEQ", lambda row: str(row.seq), wide=True, right=True),
     Column[RevisionRow]("HASH", lambda row: row.hash[:12], wide=True),
@@ -58,11 +57,11 @@ def diff(operator: Operator, old: int, new: int) -> int:
     answer = operator.client().ask("catalog-diff", CatalogDiff, path=path)
     changes = answer.frame.items
     if operator.output == "name":
-        result("\n".join(change.name for change in changes))
+        result(*(change.name for change in changes))
     elif not operator.prints_frame(answer.body):
         lines = [line for change in changes for line in _entry(change)]
         if lines:
-            result("\n".join(lines))
+            result(*lines)
         else:
             talk(f"r{old} and r{new} are the same")
     return Exit.NO if changes else Exit.YES
@@ -117,8 +116,8 @@ def _some(sign: str, names: tuple[ModelName, ...]) -> str:
 def _entry(change: EntryChange) -> Iterator[str]:
     sign = {"added": "+", "removed": "-", "changed": "~"}[change.change]
     kind = "" if change.section == "models" else "engine "
-    yield escaped(f"{sign} {kind}{change.name}")
-    yield from (escaped(f"    {_field(field)}") for field in change.fields)
+    yield f"{sign} {kind}{change.name}"
+    yield from (f"    {_field(field)}" for field in change.fields)
 
 
 def _field(field: FieldChange) -> str:

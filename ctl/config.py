@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from ctl.render import UNKNOWN, Column, Format, encoded, result, table
+from ctl.render import UNKNOWN, Column, Format, data, result, room, table
 from ctl.settings import settings
 from services.fleet.settings import Program, Shown
 from services.fleet.settings import show as shown
@@ -36,6 +36,6 @@ def show(program: Program | None, config: Path | None, output: Format) -> None:
     rows = [row for name in programs for row in shown(settings(name, config=config))]
     unique = list({row.name: row for row in rows}.values())  # Shared ones belong to each program.
     if output in {"json", "yaml"}:
-        result(encoded(msgspec.json.encode({"items": unique}), output))
+        data(msgspec.json.encode({"items": unique}), output)
     else:
-        result(table(unique, COLUMNS, wide=output == "wide"))
+        result(*table(unique, COLUMNS, wide=output == "wide", room=room()))

@@ -13,8 +13,9 @@ import click
 from ctl.at import heading, local, now, resolved, short, told_here, zone
 from ctl.client import Answer
 from ctl.failure import Exit, Failure
+from ctl.fitting import cut
 from ctl.operator import Operator, Verb
-from ctl.render import UNKNOWN, encoded, result, talk
+from ctl.render import LEAST_PROSE, UNKNOWN, data, result, room, talk
 from ctl.typed import typed
 from schemas import codec
 from schemas.history import LONGEST_WAIT_SECONDS, EventList, EventRow
@@ -30,7 +31,6 @@ ANSWER_SECONDS = LONGEST_WAIT_SECONDS + 10
 RETRY_SECONDS = 0.5
 PAUSE_SECONDS = 0.2
 """Between two answers of a busy log, so that a follower costs control little."""
-WIDTH = 80
 
 
 @click.command(cls=Verb)
@@ -73,7 +73,7 @@ def events(
     again = list(_again(told, limit, operator.output, follow=follow))
     if operator.output in {"json", "yaml"} and not follow:
         answer = _ask(operator, told | {"limit": str(limit or PART)}, follow=False)
-        result(encoded(answer.body, operator.output))
+        data(answer.body, operator.output)
         _less_than_asked(told.get("since"), answer.frame)
         _more(answer.frame, again)
         return
@@ -183,7 +183,7 @@ def _print(operator: Operator, rows: Iterator[EventRow]) -> None:
                 begun = True
                 result(_line(operator, row))
             case _:
-                result(codec.encode(row).decode())
+                data(codec.encode(row), "jsonl")
     if not begun and operator.output in {"table", "wide"}:
         talk("none")
 
@@ -197,9 +197,7 @@ def _heading(operator: Operator, first: EventRow) -> str:
 def _line(operator: Operator, row: EventRow) -> str:
     begin = f"{row.seq:>9}  {short(row.at):<16}"
     if operator.wide:
-        return begin + escaped(
-            f"{row.type:<22}{row.src:<18}{row.cause or UNKNOWN:<12}{row.summary}"
-        )
+        return f"{begin}{row.type:<22}{row.src:<18}{row.cause or UNKNOWN:<12}{row.summary}"
+    columns = room()
     what = escaped(row.summary)
-    room = WIDTH - len(begin)
-    return begin + (what if len(what) <= room else f"{what[: room - 1]}…")
+    return begin + (what if columns is None else cut(what, max(LEAST_PROSE, columns - len(begin))))

@@ -9,7 +9,6 @@ from ctl.failure import Exit
 from ctl.operator import Operator, Verb
 from ctl.render import result
 from schemas.api import Explanation
-from services.fleet.unseen import escaped
 
 
 @click.command("explain-placement", cls=Verb)
@@ -20,7 +19,7 @@ def explain_placement(operator: Operator, model: str, at: str | None) -> int:
     """Why MODEL is where it is, or nowhere. Exit code 1 when it is not placed."""
     answer = ask(operator, "explain", Explanation, at, path={"model": model})
     if not operator.prints_frame(answer.body):
-        result("\n".join(escaped(line) for line in _lines(answer.frame)))
+        result(*_lines(answer.frame))
     return Exit.YES if answer.frame.decided == "placed" else Exit.NO
 
 

@@ -4,6 +4,7 @@ Works on the data folder of the `flotilla up` that they join; its NATS learns of
 """
 
 import os
+import shlex
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from ctl.doors import Doors, agent_user, control_url, door, recall_doors
 from ctl.failure import Exit, Failure
 from ctl.knock import gets_in
 from ctl.remembered import Ports, recall
-from ctl.render import FORMATS, Column, Format, encoded, result, table, talk
+from ctl.render import FORMATS, Column, Format, data, result, room, table, talk
 from ctl.settings import argument, flags, option, settings
 from schemas import codec
 from schemas.ids import NodeId, token
@@ -88,7 +89,7 @@ def create(here: Here, node: str, to: Path | None) -> None:
         result(f"{node} may come in. On that machine, with this file:")
     else:
         result(f"{node} may come in once `flotilla up` runs here. On that machine, with this file:")
-    result(f"  flotilla agent --join {file.name}")
+    result(f"  flotilla agent --join {shlex.quote(file.name)}")
     talk(f"{file} holds a password: only its owner can read it")
 
 
@@ -100,11 +101,11 @@ def list_all(here: Here, output: Format) -> None:
     found = sorted(admitted(here.data).items())
     rows = [_row(user, since) for user, since in found if user.role == "agent"]
     if output in {"json", "jsonl", "yaml"}:
-        result(encoded(msgspec.json.encode({"items": rows}), output))
+        data(msgspec.json.encode({"items": rows}), output)
     elif output == "name":
-        result("\n".join(row.node for row in rows))
+        result(*(row.node for row in rows))
     elif rows:
-        result(table(rows, COLUMNS, wide=output == "wide"))
+        result(*table(rows, COLUMNS, wide=output == "wide", room=room()))
     else:
         talk("none: this fleet listens on loopback only")
 
@@ -142,7 +143,7 @@ def entry(user: str) -> None:
             why="a role, and for agents, routers and operators a dot and a name of a-z, 0-9 and -",
             steps=["flotilla join entry agent.node-1"],
         )
-    result(server.entry(found, server.variable(found)).rstrip())
+    result(*server.entry(found, server.variable(found)).rstrip().split("\n"))
 
 
 class Row(Struct, frozen=True):

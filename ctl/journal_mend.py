@@ -4,7 +4,7 @@ import click
 
 from ctl.failure import Exit
 from ctl.operator import Operator, Verb
-from ctl.render import Column, result, table
+from ctl.render import Column, result, room, table
 from ctl.typed import typed
 from schemas.frames import Accepted
 from schemas.recovery import BadDocument, BadDocuments, Mend, Putting
@@ -14,7 +14,7 @@ COLUMNS = (
     Column[BadDocument]("SEQ", lambda bad: str(bad.sequence), right=True),
     Column[BadDocument]("WRITER", lambda bad: bad.writer),
     Column[BadDocument]("IN FORCE", lambda bad: str(bad.last_good or "nothing")),
-    Column[BadDocument]("REASON", lambda bad: bad.reason),
+    Column[BadDocument]("REASON", lambda bad: bad.reason, prose=True),
 )
 
 
@@ -50,7 +50,7 @@ def _show(operator: Operator) -> int:
     if not items:
         result("every document can be read")
         return Exit.YES
-    result(table(items, COLUMNS, wide=operator.wide))
+    result(*table(items, COLUMNS, wide=operator.wide, room=room()))
     for bad in items:
         if bad.command:
             result(f"next: {typed(bad.command)}")

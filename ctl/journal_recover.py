@@ -13,7 +13,6 @@ from ctl.typed import typed
 from schemas.frames import Accepted
 from schemas.ids import ModelName
 from schemas.recovery import Moving, Recover, Recovery, Way, WayOut
-from services.fleet.unseen import escaped
 
 
 @click.command(cls=Verb)
@@ -60,7 +59,7 @@ def _show(operator: Operator) -> int:
     answer = operator.client().ask("recovery", Recovery)
     found = answer.frame
     if not operator.prints_frame(answer.body):
-        result("\n".join(escaped(line) for line in _lines(found)))
+        result(*_lines(found))
     return Exit.YES if found.damage is None and found.moving is None else Exit.NO
 
 

@@ -1,6 +1,6 @@
 """What the nouns share: print a list in any form, find one of it by name."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from ctl.failure import Exit, Failure
 from ctl.operator import Operator
-from ctl.render import Column, encoded, result, table, talk
+from ctl.render import Column, data, result, room, table, talk
 from services.fleet.nearest import near
 
 R = TypeVar("R", bound=Struct)
@@ -25,19 +25,19 @@ def print_list(
     if operator.prints_frame(body):
         return
     if operator.output == "name":
-        result("\n".join(name(row) for row in rows))
+        result(*map(name, rows))
     elif rows:
-        result(table(rows, columns, wide=operator.wide))
+        result(*table(rows, columns, wide=operator.wide, room=room()))
     else:
         talk("none")
 
 
-def print_one(operator: Operator, row: Struct, text: str) -> None:
+def print_one(operator: Operator, row: Struct, lines: Iterable[str]) -> None:
     """One item of a list, as text or as data."""
     if operator.output in {"json", "jsonl", "yaml"}:
-        result(encoded(msgspec.json.encode(row), operator.output))
+        data(msgspec.json.encode(row), operator.output)
     else:
-        result(text)
+        result(*lines)
 
 
 def find(rows: Sequence[R], wanted: str, kind: str, name: Callable[[R], str]) -> R:

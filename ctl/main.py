@@ -3,7 +3,6 @@ and a script that asks for status pays for nothing else.
 """
 
 import importlib
-import os
 import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -11,6 +10,8 @@ from typing import Any, NamedTuple
 import click
 
 from ctl.failure import Exit, Failure
+from ctl.render import complain
+from services.runtime.saying import Unread, unread
 
 
 class Entry(NamedTuple):
@@ -180,31 +181,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run(arguments: list[str]) -> int:
     """Run one verb; returns the exit code. A verb returns one, or None for success."""
+    stdout = sys.stdout
     try:
         code = root.main(arguments or ["--help"], prog_name="flotilla", standalone_mode=False)
-        sys.stdout.flush()
     except click.ClickException as error:
-        return _told(_misused(error))
+        return complain(_misused(error))
     except Failure as failure:
-        return _told(failure)
+        return complain(failure)
     except (click.Abort, KeyboardInterrupt):
         return Exit.INTERRUPTED
-    except BrokenPipeError:  # `flotilla nodes | head`: whoever read has enough.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return Exit.YES
+    except Unread as error:
+        return unread(error.__cause__)
+    except SystemExit:  # Click's own end where help meets a closed pipe, which it then covers up.
+        if sys.stdout is stdout:
+            raise
+        return unread(BrokenPipeError())
     return code if isinstance(code, int) else Exit.YES
-
-
-def _told(failure: Failure) -> int:
-    for line in failure.lines():
-        bold = line.startswith("error:")
-        click.secho(line, err=True, bold=bold, fg="red" if bold else None, color=_colour())
-    return failure.exit_code
-
-
-def _colour() -> bool | None:
-    """None: click decides by whether it is a terminal."""
-    return False if os.environ.get("NO_COLOR") else None
 
 
 def _misused(error: click.ClickException) -> Failure:

@@ -14,7 +14,7 @@ COLUMNS = (
     Column[ModelRow]("ENGINE", lambda row: row.engine or UNKNOWN),
     Column[ModelRow]("READY/WANT", lambda row: f"{row.ready}/{row.wanted}", right=True),
     Column[ModelRow]("STATE", lambda row: row.condition),
-    Column[ModelRow]("WHY", lambda row: row.reason),
+    Column[ModelRow]("WHY", lambda row: row.reason, prose=True),
     Column[ModelRow]("REPLICAS", lambda row: str(row.replicas), wide=True, right=True),
     Column[ModelRow]("ALIASES", lambda row: joined(row.aliases), wide=True),
     Column[ModelRow]("HIDDEN", lambda row: "yes" if row.hidden else "no", wide=True),
@@ -44,7 +44,7 @@ def _ask(operator: Operator, at: str | None) -> Answer[ModelList]:
     return ask(operator, "models", ModelList, at)
 
 
-def _text(row: ModelRow) -> str:
+def _text(row: ModelRow) -> list[str]:
     return facts(
         {
             "model": row.model,

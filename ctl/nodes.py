@@ -6,7 +6,7 @@ from ctl.at import ask, at_option
 from ctl.client import Answer
 from ctl.listing import find, print_list, print_one
 from ctl.operator import Operator, Verb
-from ctl.render import UNKNOWN, Column, facts, joined, size, table
+from ctl.render import UNKNOWN, Column, facts, joined, room, size, table
 from schemas.api import CardRow, NodeList, NodeRow
 
 COLUMNS = (
@@ -16,7 +16,7 @@ COLUMNS = (
     Column[NodeRow]("GPUS", lambda row: str(len(row.cards)), right=True),
     Column[NodeRow]("FREE", lambda row: _free(row), right=True),
     Column[NodeRow]("REPLICAS", lambda row: str(row.replicas), right=True),
-    Column[NodeRow]("EXCLUDED", lambda row: _excluded(row)),
+    Column[NodeRow]("EXCLUDED", lambda row: _excluded(row), prose=True),
     Column[NodeRow]("CORES", lambda row: f"{row.cores:g}", wide=True, right=True),
     Column[NodeRow]("MEMORY", lambda row: size(row.memory_bytes), wide=True, right=True),
     Column[NodeRow]("FABRIC", lambda row: row.fabric or UNKNOWN, wide=True),
@@ -29,7 +29,7 @@ CARDS = (
     Column[CardRow]("CLASS", lambda card: card.gpu_class),
     Column[CardRow]("HEALTH", lambda card: card.health),
     Column[CardRow]("REPLICA", lambda card: card.replica or UNKNOWN),
-    Column[CardRow]("WHY", lambda card: card.reason),
+    Column[CardRow]("WHY", lambda card: card.reason, prose=True),
 )
 
 
@@ -56,7 +56,7 @@ def _ask(operator: Operator, at: str | None) -> Answer[NodeList]:
     return ask(operator, "nodes", NodeList, at)
 
 
-def _text(row: NodeRow) -> str:
+def _text(row: NodeRow) -> list[str]:
     told = facts(
         {
             "node": row.node,
@@ -75,7 +75,7 @@ def _text(row: NodeRow) -> str:
             "engines end with the agent": "" if row.engines_survive_agent else "yes",
         }
     )
-    return f"{told}\n\n{table(row.cards, CARDS)}" if row.cards else told
+    return [*told, "", *table(row.cards, CARDS, room=room())] if row.cards else told
 
 
 def _free(row: NodeRow) -> str:

@@ -9,7 +9,7 @@ import click
 from ctl.client import Client
 from ctl.doors import control_url, recall_doors
 from ctl.remembered import recall
-from ctl.render import FORMATS, Format, encoded, result
+from ctl.render import FORMATS, Format, data
 from ctl.settings import flags, option, settings
 from ctl.token import made_by_control, read_token
 from services.fleet.settings_table import settings_of
@@ -37,7 +37,7 @@ class Operator:
     def prints_frame(self, body: bytes) -> bool:
         """Print an answer as it came, if that is the form asked for."""
         if self.output in {"json", "yaml", "jsonl"}:
-            result(encoded(body, self.output))
+            data(body, self.output)
             return True
         return False
 

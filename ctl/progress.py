@@ -43,5 +43,5 @@ class Progress:
 
 def _draw(text: str) -> None:
     with suppress(OSError):  # As `talk`: the terminal may be gone.
-        sys.stderr.write(f"{_CLEAR}{escaped(text)}")
+        sys.stderr.write(f"{_CLEAR}{escaped(text)}")  # noqa: TID251 - it steers the cursor itself.
         sys.stderr.flush()

@@ -8,7 +8,6 @@ from ctl.listing import find, print_list, print_one
 from ctl.operator import Operator, Verb
 from ctl.render import UNKNOWN, Column, duration, facts, joined
 from schemas.api import ReplicaList, ReplicaRow, ShardRow
-from services.fleet.unseen import escaped
 
 COLUMNS = (
     Column[ReplicaRow]("REPLICA", lambda row: row.replica),
@@ -18,7 +17,7 @@ COLUMNS = (
     Column[ReplicaRow]("ROUTED", lambda row: "yes" if row.routed else "no"),
     Column[ReplicaRow]("IDLE", lambda row: _idle(row), right=True),
     Column[ReplicaRow]("RESTARTS", lambda row: str(_restarts(row)), right=True),
-    Column[ReplicaRow]("WHY", lambda row: row.reason),
+    Column[ReplicaRow]("WHY", lambda row: row.reason, prose=True),
     Column[ReplicaRow]("ADDRESS", lambda row: row.address or UNKNOWN, wide=True),
     Column[ReplicaRow]("GPUS", lambda row: str(_cards(row)), wide=True, right=True),
     Column[ReplicaRow]("REV", lambda row: f"r{row.revision}", wide=True),
@@ -50,8 +49,8 @@ def _ask(operator: Operator, at: str | None) -> Answer[ReplicaList]:
     return ask(operator, "replicas", ReplicaList, at)
 
 
-def _text(row: ReplicaRow) -> str:
-    head = facts(
+def _text(row: ReplicaRow) -> list[str]:
+    lines = facts(
         {
             "replica": row.replica,
             "model": row.model,
@@ -64,10 +63,12 @@ def _text(row: ReplicaRow) -> str:
             "idle": _idle(row),
         }
     )
-    return "\n\n".join([head, *(_shard_text(shard) for shard in row.shards)])
+    for shard in row.shards:
+        lines += ["", *_shard_text(shard)]
+    return lines
 
 
-def _shard_text(shard: ShardRow) -> str:
+def _shard_text(shard: ShardRow) -> list[str]:
     error = shard.error
     told = facts(
         {
@@ -83,7 +84,7 @@ def _shard_text(shard: ShardRow) -> str:
     )
     if error is None or not error.log:
         return told
-    return "\n".join([told, *(f"  | {escaped(line)}" for line in error.log.splitlines())])
+    return [*told, *(f"  | {line}" for line in error.log.splitlines())]
 
 
 def _state(row: ReplicaRow) -> str:

@@ -11,7 +11,6 @@ from ctl.operator import Operator, Verb
 from ctl.render import counts, result
 from ctl.typed import typed
 from schemas.api import Status
-from services.fleet.unseen import escaped
 
 
 @click.command(cls=Verb)
@@ -21,7 +20,7 @@ def status(operator: Operator, at: str | None) -> int:
     """The fleet on one page. Exit code 1 when something needs attention."""
     answer = ask(operator, "status", Status, at)
     if not operator.prints_frame(answer.body):
-        result("\n".join(escaped(line) for line in _lines(answer.frame)))
+        result(*_lines(answer.frame))
     return Exit.NO if _troubled(answer.frame) else Exit.YES
 
 

@@ -90,7 +90,7 @@ def _start(plan: Plan, here: FleetHere, began: float) -> None:
             models = here.until(waiting.settled)  # What was ready before the last stop is not now.
     progress.done()
     here.starting = False
-    result(welcome(plan, models, time.monotonic() - began))
+    result(*welcome(plan, models, time.monotonic() - began))
 
 
 def _first_model(plan: Plan, here: FleetHere, fleet: Fleet, status: Status) -> str:

@@ -7,15 +7,14 @@ from ctl.typed import typed
 from ctl.up_plan import Plan
 from schemas.api import ModelRow
 from services.fleet.settings import Resolved
-from services.fleet.unseen import escaped
 from services.settings_io import load
 
 
-def welcome(plan: Plan, models: tuple[ModelRow, ...], seconds: float) -> str:
+def welcome(plan: Plan, models: tuple[ModelRow, ...], seconds: float) -> list[str]:
     """Models in trouble are named with the reason; the rest is told all the same."""
     ready = [row.model for row in models if row.ready]
     troubled = [row for row in models if row.wanted and not row.ready]
-    told = [f"  ! {escaped(f'{row.model} is {row.condition}: {row.reason}')}" for row in troubled]
+    told = [f"  ! {row.model} is {row.condition}: {row.reason}" for row in troubled]
     if ready:
         told += [
             f"{', '.join(ready)} ready after {seconds:.0f} s. Try it:",
@@ -25,19 +24,17 @@ def welcome(plan: Plan, models: tuple[ModelRow, ...], seconds: float) -> str:
     steps = ["status", "replicas", "catalog show", "catalog apply FILE"]
     if plan.doors.is_open:
         steps.append("join create NODE")
-    return "\n".join(
-        [
-            *told,
-            "",
-            f"OpenAI base URL:  {plan.base_url}",
-            f"Logs:             {plan.logs}",
-            "",
-            "Next, in another terminal:",
-            *(f"  {next_step(plan, step)}" for step in steps),
-            "",
-            "Ctrl-C stops everything, engines too.",
-        ]
-    )
+    return [
+        *told,
+        "",
+        f"OpenAI base URL:  {plan.base_url}",
+        f"Logs:             {plan.logs}",
+        "",
+        "Next, in another terminal:",
+        *(f"  {next_step(plan, step)}" for step in steps),
+        "",
+        "Ctrl-C stops everything, engines too.",
+    ]
 
 
 def next_step(plan: Plan, verb: str) -> str:

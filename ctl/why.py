@@ -1,17 +1,18 @@
 """`flotilla why`: how something is, what it waits for, and the events that led there."""
 
-import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import click
 
 from ctl.at import ask, at_option, heading, locally, short
+from ctl.fitting import wrapped
 from ctl.operator import Operator, Verb
-from ctl.render import UNKNOWN, result
+from ctl.render import UNKNOWN, result, room
 from schemas.history import CauseRow, Why
 from services.fleet.unseen import escaped
 
 WIDTH = 80
+"""Columns where no terminal says how many."""
 
 
 def about(kind: str, help_: str) -> click.Command:
@@ -24,9 +25,9 @@ def about(kind: str, help_: str) -> click.Command:
     def command(operator: Operator, name: str, at: str | None) -> None:
         answer = ask(operator, "why", Why, at, path={"kind": kind, "name": name})
         if operator.output == "name":
-            result("\n".join(row.id for row in answer.frame.chain))
+            result(*(row.id for row in answer.frame.chain))
         elif not operator.prints_frame(answer.body):
-            result("\n".join(_lines(answer.frame, wide=operator.wide)))
+            result(*_lines(answer.frame, None if operator.wide else room() or WIDTH))
 
     return command
 
@@ -37,33 +38,31 @@ model = about("model", "Why a model is not placed, not ready, or gone.")
 gpu = about("gpu", "Why a card is held, and by whom, or takes no replica.")
 
 
-def _lines(told: Why, *, wide: bool) -> Iterator[str]:
+def _lines(told: Why, columns: int | None) -> Iterator[str]:
+    """No wider than so many columns; None: one line a row, and what `-o wide` adds."""
     first, *rest = told.answer
-    yield from _wrapped(escaped(locally(first)), "", wide=wide)
+    yield from _wrapped(locally(first), "", "", columns)
     for line in rest:
-        yield from _wrapped(escaped(locally(line)), "  ", wide=wide)
+        yield from _wrapped(locally(line), "  ", "    ", columns)
     if told.chain:
         yield ""
         yield f"{'SEQ':>9}  {heading(told.chain[0].at):<16}{'CAUSE':>9}  WHAT, the newest first"
     sequences = {row.id: row.seq for row in told.chain}
     for row in told.chain:
-        yield from _row(row, sequences.get(row.cause) if row.cause else None, wide=wide)
-    yield from (f"  ! {escaped(line)}" for line in told.missing)
+        yield from _row(row, sequences.get(row.cause) if row.cause else None, columns)
+    yield from (f"  ! {line}" for line in told.missing)
 
 
-def _row(row: CauseRow, cause: int | None, *, wide: bool) -> Iterator[str]:
+def _row(row: CauseRow, cause: int | None, columns: int | None) -> Iterator[str]:
     named = UNKNOWN if cause is None else str(cause)
     begin = f"{row.seq:>9}  {short(row.at):<16}{named:>9}  "
-    first, *rest = _wrapped(escaped(locally(row.summary)), "", wide=wide, width=WIDTH - len(begin))
-    yield begin + first
-    yield from (" " * len(begin) + line for line in rest)
-    if wide:
-        yield " " * len(begin) + escaped(f"{row.type} by {row.src}, {row.id}")
+    blank = " " * len(begin)
+    yield from _wrapped(locally(row.summary), begin, blank, columns)
+    if columns is None:
+        yield f"{blank}{row.type} by {row.src}, {row.id}"
 
 
-def _wrapped(text: str, indent: str, *, wide: bool, width: int = WIDTH) -> list[str]:
-    if wide:
-        return [indent + text]
-    return textwrap.wrap(
-        text, width, initial_indent=indent, subsequent_indent=indent + "  " * bool(indent)
-    ) or [""]
+def _wrapped(text: str, first: str, rest: str, columns: int | None) -> Iterable[str]:
+    if columns is None:
+        return [first + text]
+    return wrapped(escaped(text), columns, first=first, rest=rest)

@@ -15,6 +15,7 @@ from services.fleet.settings import (
     resolve,
     usage,
 )
+from services.runtime.saying import Unread, err, out_as_it_is, unread
 
 EXIT_USAGE = 2
 
@@ -53,10 +54,17 @@ def from_command_line(
 def or_exit(program: Program, argv: Sequence[str], environ: Mapping[str, str]) -> Resolved:
     """Settings; or help on standard output, or every fault on standard error and exit code 2."""
     if "--help" in argv:
-        sys.stdout.write(usage(program))
-        sys.exit(0)
+        sys.exit(_helped(program))
     found = from_command_line(program, argv, environ)
     if isinstance(found, SettingFaults):
-        sys.stderr.writelines(f"{one_line(fault)}\n" for fault in found.faults)
+        err(*map(one_line, found.faults))
         sys.exit(EXIT_USAGE)
     return found
+
+
+def _helped(program: Program) -> int:
+    try:
+        out_as_it_is(usage(program).rstrip("\n"))
+    except Unread as error:
+        return unread(error.__cause__)
+    return 0

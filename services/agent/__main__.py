@@ -19,6 +19,7 @@ from services.agent.sessions import stop_all
 from services.agent.store import Store
 from services.runtime.files import unusable
 from services.runtime.process import configure_logging, until_signalled
+from services.runtime.saying import err
 from services.settings_io import EXIT_USAGE, or_exit
 
 EXIT_CANNOT_LISTEN = 1
@@ -35,7 +36,7 @@ def main() -> int:
     try:
         config = configure(settings)
     except ValueError as error:
-        sys.stderr.write(f"error: {error}\n")
+        err(f"error: {error}")
         return EXIT_USAGE
     with ExitStack() as held:
         try:
@@ -45,7 +46,7 @@ def main() -> int:
             log.error("agent.locked", reason=str(error))  # noqa: TRY400 - it says it all.
             return EXIT_CONFLICT
         except OSError as error:
-            sys.stderr.write(f"error: {unusable(config.data, error)}\n")
+            err(f"error: {unusable(config.data, error)}")
             return EXIT_USAGE
         return asyncio.run(until_signalled(lambda: serve(config, store)))
 

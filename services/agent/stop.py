@@ -11,6 +11,7 @@ from services.agent import clock
 from services.agent.lock import Locked, locked
 from services.agent.sessions import stop_all
 from services.agent.store import Store
+from services.runtime.saying import err, out
 
 GRACE_SECONDS = 8.0
 
@@ -23,9 +24,9 @@ def main(data: str, grace: str = "") -> int:
         with locked(store.lock):
             stopped = asyncio.run(stop_all(store, clock.now(), grace_seconds))
     except Locked as error:
-        sys.stderr.write(f"error: {error}\n")
+        err(f"error: {error}")
         return 1
-    sys.stdout.write(f"engines stopped: {stopped}\n")
+    out(f"engines stopped: {stopped}")
     return 0
 
 

@@ -21,6 +21,7 @@ from services.log.connect import Connection
 from services.runtime.files import unusable
 from services.runtime.names import own_name
 from services.runtime.process import configure_logging, until_signalled
+from services.runtime.saying import err
 from services.settings_io import EXIT_USAGE, or_exit
 
 EXIT_CANNOT_LISTEN = 1
@@ -56,7 +57,7 @@ def main() -> int:
 
 
 def _usage(reason: str) -> int:
-    sys.stderr.write(f"error: {reason}\n")
+    err(f"error: {reason}")
     return EXIT_USAGE
 
 

@@ -1,5 +1,6 @@
 """Characters that nobody sees: what makes one text look like another, or steers a terminal. Pure."""
 
+import json
 import re
 
 UNSEEN = re.compile(
@@ -26,6 +27,17 @@ def escaped(text: str) -> str:
     if text.isprintable() and _BLANK.search(text) is None:
         return text
     return "".join(map(_shown, text))
+
+
+def escaped_json(text: str) -> str:
+    """The same for a JSON text, which means the same then; its own line ends stay."""
+    return "\n".join(map(_json_line, text.split("\n")))
+
+
+def _json_line(line: str) -> str:
+    if escaped(line) == line:
+        return line
+    return "".join(each if escaped(each) == each else json.dumps(each)[1:-1] for each in line)
 
 
 def _shown(character: str) -> str:

@@ -26,6 +26,7 @@ from services.log.message import Denied, Unavailable
 from services.log.streams import LogDamaged
 from services.runtime.failure import Exit, Failure
 from services.runtime.process import configure_logging
+from services.runtime.saying import Unread, err, out, out_as_it_is, told, unread
 from services.runtime.typed import typed
 from services.settings_io import or_exit
 
@@ -56,28 +57,22 @@ def main() -> int:
     """Its exit code."""
     try:
         if "--help" in sys.argv[1:] or not sys.argv[1:]:
-            sys.stdout.write(HELP + usage("journal").partition("\n\n")[2])
+            out_as_it_is((HELP + usage("journal").partition("\n\n")[2]).rstrip("\n"))
             return Exit.YES
         words = read_words(sys.argv[1:], time.time())  # noqa: TID251 - the asker's shell.
         found = or_exit("journal", words.settings, os.environ)
         configure_logging("journal", "error")
         return asyncio.run(_run(words, door(found)))
     except Failure as failure:
-        return _told(failure)
+        return told(failure)
     except ValueError as error:
-        return _told(Failure(Exit.USAGE, "bad_settings", str(error)))
-    except BrokenPipeError:  # Whoever read has enough.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return Exit.YES
+        return told(Failure(Exit.USAGE, "bad_settings", str(error)))
+    except Unread as error:
+        return unread(error.__cause__)
     except (Torn, OSError) as error:
-        return _told(Failure(Exit.REFUSED, "bad_folder", "the folder is of no use", why=str(error)))
+        return told(Failure(Exit.REFUSED, "bad_folder", "the folder is of no use", why=str(error)))
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
-
-
-def _told(failure: Failure) -> int:
-    sys.stderr.writelines(f"{line}\n" for line in failure.lines())
-    return failure.exit_code
 
 
 def read_words(argv: Sequence[str], now: float) -> Words:
@@ -160,26 +155,26 @@ async def _asked(verb: Callable[[], Awaitable[int]]) -> int:
 async def _export(words: Words, connection: Connection) -> int:
     try:
         with writing(words.folder) as folder:
-            added = await Export(connection, folder, say).run(Span(words.since, words.until))
+            added = await Export(connection, folder, err).run(Span(words.since, words.until))
     except BlockingIOError as error:
         raise Failure(Exit.REFUSED, "busy", f"another export writes to {words.folder}") from error
-    _print(f"{added} events added; {words.folder} holds {summary(folder.manifest)}")
+    out(f"{added} events added; {words.folder} holds {summary(folder.manifest)}")
     return Exit.YES
 
 
 async def _import(words: Words, connection: Connection) -> int:
     folder = Folder(words.folder)
-    written = await Import(connection, folder, say).run()
-    _print(f"{written} messages written; LOG ends at {folder.manifest.last}")
-    _print(f"next: {typed('flotilla status')}")
+    written = await Import(connection, folder, err).run()
+    out(f"{written} messages written; LOG ends at {folder.manifest.last}")
+    out(f"next: {typed('flotilla status')}")
     recover = typed("flotilla journal recover --from log")
-    _print(f"next: {recover} (where status says that the log is damaged)")
+    out(f"next: {recover} (where status says that the log is damaged)")
     return Exit.YES
 
 
 async def _verify(words: Words, connection: Connection) -> int:
-    found = await Verify(connection, _found, say).run(words.since)
-    _print(verified(found))
+    found = await Verify(connection, _found, err).run(words.since)
+    out(verified(found))
     return Exit.NO if found.findings else Exit.YES
 
 
@@ -190,19 +185,8 @@ _RUN: dict[str, Callable[[Words, Connection], Awaitable[int]]] = {
 }
 
 
-def say(line: str) -> None:
-    """How far it is, and what to know."""
-    sys.stderr.write(f"{line}\n")
-
-
 def _found(finding: Finding) -> None:
-    _print(f"{finding.sequence}  {finding.kind}  {finding.reason}")
-
-
-def _print(line: str) -> None:
-    """Whatever the log holds, it stays one line, and works nothing on a terminal."""
-    shown = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
-    sys.stdout.write("".join(shown) + "\n")
+    out(f"{finding.sequence}  {finding.kind}  {finding.reason}")
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from services.router.static import StaticFiles, shown
 from services.runtime.files import unusable
 from services.runtime.names import own_name
 from services.runtime.process import configure_logging, until_signalled
+from services.runtime.saying import err
 from services.settings_io import EXIT_USAGE, or_exit
 
 EXIT_CANNOT_LISTEN = 1
@@ -67,7 +68,7 @@ async def _alone(config: Config, router: Router) -> int:
 
 
 def _usage(*reasons: str) -> int:
-    sys.stderr.writelines(f"error: {reason}\n" for reason in reasons)
+    err(*(f"error: {reason}" for reason in reasons))
     return EXIT_USAGE
 
 

@@ -22,6 +22,8 @@ class Exit(IntEnum):
     OUTCOME_UNKNOWN = 6
     """A change was sent and no answer came: it may have been taken."""
     INTERRUPTED = 130
+    UNREAD = 141
+    """Whoever read standard output left before its end, so the answer was not given: as SIGPIPE ends others."""
 
 
 class Failure(Exception):
