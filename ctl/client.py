@@ -3,6 +3,7 @@ more than the whole of a verb. The routes come from `schemas.api`, as the server
 """
 
 import http.client
+import shlex
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -157,7 +158,7 @@ def _led_there(failure: Failure, asked: str, leading: str) -> Failure:
         failure.code,
         failure.message,
         why=f"{asked} says that {leading} leads" + (f"; {failure.why}" if failure.why else ""),
-        steps=[f"flotilla status --server {asked}"],
+        steps=[f"flotilla status --server {shlex.quote(asked)}"],
     )
 
 

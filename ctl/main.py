@@ -201,8 +201,8 @@ def run(arguments: list[str]) -> int:
 
 def _misused(error: click.ClickException) -> Failure:
     context = error.ctx if isinstance(error, click.UsageError) else None
-    command = context.command_path if context else "flotilla"
-    return Failure(Exit.USAGE, "usage", error.format_message(), steps=[f"{command} --help"])
+    command_path = context.command_path if context else "flotilla"
+    return Failure(Exit.USAGE, "usage", error.format_message(), steps=[f"{command_path} --help"])
 
 
 if __name__ == "__main__":

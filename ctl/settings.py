@@ -47,6 +47,11 @@ def settings(
             "bad_settings",
             f"the settings of {program} are wrong",
             details=fault_lines(found.faults),
-            steps=[f"flotilla {program} --help"],
+            steps=[f"flotilla {_helped(program)} --help"],
         )
     return found
+
+
+def _helped(program: Program) -> str:
+    """What says which settings there are."""
+    return {"operator": "status", "journal": "journal verify"}.get(program, program)

@@ -3,6 +3,7 @@
 `Live` is what only the answering process knows: who beats. It is shown, and never folded.
 """
 
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -364,7 +365,7 @@ def _replicas_attention(rows: Iterable[ReplicaRow]) -> Iterable[str]:
 def _unread_attention(state: FleetState) -> Iterable[str]:
     for subject, found in sorted(state.unreadable.items()):
         told = f"{subject} is unreadable at sequence {found.sequence}: {found.reason}"
-        yield f"{told}; flotilla journal mend {subject}"
+        yield f"{told}; flotilla journal mend {shlex.quote(subject)}"
 
 
 def _moving(moving: Moving | None) -> tuple[str, ...]:

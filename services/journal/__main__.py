@@ -168,7 +168,7 @@ async def _import(words: Words, connection: Connection) -> int:
     out(f"{written} messages written; LOG ends at {folder.manifest.last}")
     out(f"next: {typed('flotilla status')}")
     recover = typed("flotilla journal recover --from log")
-    out(f"next: {recover} (where status says that the log is damaged)")
+    out(f"where that says that the log is damaged: {recover}")
     return Exit.YES
 
 

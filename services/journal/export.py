@@ -9,6 +9,7 @@ How it fails:
 - The folder holds another log, or more of this one than LOG does: Failure, and nothing is written.
 """
 
+import shlex
 from collections.abc import Callable
 
 from msgspec import Struct
@@ -100,7 +101,7 @@ class Export:
                 f"--since begins at {wanted}",
                 why="an export goes on where the last one ended, and fills in nothing before or between",
                 steps=[
-                    f"flotilla journal export {self._folder.path}",
+                    f"flotilla journal export {shlex.quote(str(self._folder.path))}",
                     f"flotilla journal export ANOTHER-FOLDER --since {wanted}",
                 ],
             )

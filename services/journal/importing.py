@@ -11,6 +11,7 @@ How it fails:
 - Somebody writes meanwhile: Failure. What stands there is no copy any more.
 """
 
+import shlex
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
@@ -54,7 +55,9 @@ def journal(folder: Folder) -> Journal:
             "not_whole",
             f"{folder.path} cannot be imported: {lacks}",
             why="it was exported with --since or --until, or an export of it was cut off",
-            steps=[f"flotilla journal export {folder.path}"] if segment.whole else [],
+            steps=[f"flotilla journal export {shlex.quote(str(folder.path))}"]
+            if segment.whole
+            else [],
         )
     documents = folder.base(segment.base) if segment.base is not None else []
     before = [

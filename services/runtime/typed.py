@@ -10,7 +10,21 @@ _BY_UV = {"UV_RUN_RECURSION_DEPTH", "UV"}
 _PLACE = ("--data", "--config", "--server", "--token-file")
 """Which fleet is meant: what was said to this command holds for the next one too."""
 _OF_UP = ("--data", "--config")
-_PLACELESS = ("flotilla version",)
+_OF_NATS = (
+    "--config",
+    *(f"--nats-{name}" for name in ("url", "user", "password-file", "ca", "cert", "key")),
+)
+_PLACES = {
+    "flotilla version": (),
+    "flotilla agent": (),
+    "flotilla up": _OF_UP,
+    "flotilla join entry": (),
+    "flotilla join": _OF_UP,
+    "flotilla journal export": _OF_NATS,
+    "flotilla journal import": _OF_NATS,
+    "flotilla journal verify": _OF_NATS,
+}
+"""Verbs that take others, by how they begin: the first that fits."""
 
 
 def typed(
@@ -29,9 +43,9 @@ def typed(
 
 def _place(command: str, said: Sequence[str]) -> Iterable[str]:
     """The options of `said` that `command` needs and does not name itself."""
-    if "--help" in command or command.startswith(_PLACELESS):
+    if "--help" in command:
         return
-    known = _OF_UP if command.startswith("flotilla up") else _PLACE
+    known = next((taken for verb, taken in _PLACES.items() if command.startswith(verb)), _PLACE)
     words = iter(said)
     for word in words:
         name, equals, value = word.partition("=")

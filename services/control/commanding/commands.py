@@ -120,8 +120,10 @@ def plan_rollback(moment: Moment, request: RollbackCatalog, actor: Actor) -> Pla
 
 
 def typed_file(name: str) -> str:
-    """As it is typed: what came by standard input has no name."""
-    return "-" if name == STDIN else shlex.quote(name or "FILE")
+    """As it is typed: what came by standard input has no name, and a dash begins an option."""
+    if name == STDIN:
+        return "-"
+    return shlex.quote(f"./{name}" if name.startswith("-") else name or "FILE")
 
 
 def not_kept(state: FleetState, revision: int) -> No:
