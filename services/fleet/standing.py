@@ -173,9 +173,11 @@ def is_void(state: FleetState, held: Held[ShardStatus]) -> bool:
     return (shard.replica, shard.attempt) not in found
 
 
-def holding(state: FleetState) -> Iterator[Held[ShardStatus]]:
-    """Shard documents that hold their cards and port, whoever decided them."""
+def holding(state: FleetState, only: NodeId | None = None) -> Iterator[Held[ShardStatus]]:
+    """Shard documents, or those of one node, that hold their cards and port, whoever decided them."""
     for held in state.shards.values():
+        if only is not None and held.document.node != only:
+            continue
         if held.document.phase != "stopped" and not is_void(state, held):
             yield held
 
@@ -233,11 +235,16 @@ def _of(verdicts: Verdicts, node: NodeId) -> Verdict:
 
 
 def stand_all(
-    state: FleetState, models: Mapping[ModelName, Model], verdicts: Verdicts
+    state: FleetState,
+    models: Mapping[ModelName, Model],
+    verdicts: Verdicts,
+    only: ModelName | None = None,
 ) -> dict[ModelName, list[Standing]]:
-    """Every replica by model, in the order of slots."""
+    """Every replica, or those of one model, by model, in the order of slots."""
     by_model: dict[ModelName, list[Held[ReplicaDocument]]] = {}
     for held in chain(state.replicas.values(), replicas_as_told(state, models)):
+        if only is not None and held.document.model != only:
+            continue
         by_model.setdefault(held.document.model, []).append(held)
     found: dict[ModelName, list[Standing]] = {}
     for name, replicas in sorted(by_model.items()):

@@ -22,6 +22,7 @@ from schemas.catalog import Model
 from schemas.documents import (
     NodeInfo,
     NodeRefusal,
+    ReplicaDocument,
     RouterReport,
     ShardPlan,
     ShardStatus,
@@ -42,7 +43,7 @@ from services.fleet.standing import (
     recorded_verdicts,
     stand_all,
 )
-from services.fleet.state import FleetState
+from services.fleet.state import FleetState, Held
 
 Holders = dict[tuple[NodeId, GpuUuid], ReplicaId]
 """Who holds each card."""
@@ -109,22 +110,32 @@ def status(state: FleetState, catalog: Catalog, live: Live) -> Status:
 
 def nodes(state: FleetState, live: Live) -> tuple[NodeRow, ...]:
     """All nodes by name."""
-    holders = _card_holders(state)
-    replicas_on = Counter(
-        node
-        for held in state.replicas.values()
-        for node in {plan.node for plan in held.document.shards}
-    )
     infos = sorted((held.document for held in state.infos.values()), key=lambda info: info.node)
+    holders = _card_holders(holding(state), state.replicas.values())
+    replicas_on = Counter(
+        node for held in state.replicas.values() for node in _nodes_of(held.document)
+    )
     return tuple(
         _node(state, info, holders, replicas_on[info.node], live.damaged_agents.get(info.node, ""))
         for info in infos
     )
 
 
-def replicas(state: FleetState, live: Live) -> tuple[ReplicaRow, ...]:
-    """All replicas by model and slot."""
-    standings = stand_all(state, {}, recorded_verdicts(state))
+def node(state: FleetState, live: Live, name: NodeId) -> NodeRow | None:
+    """One of them, for less than the price of all. None: no agent describes it."""
+    held = state.info(name)
+    if held is None:
+        return None
+    there = [each for each in state.replicas.values() if name in _nodes_of(each.document)]
+    holders, damaged = _card_holders(holding(state, name), there), live.damaged_agents.get(name, "")
+    return _node(state, held.document, holders, len(there), damaged)
+
+
+def replicas(
+    state: FleetState, live: Live, model: ModelName | None = None
+) -> tuple[ReplicaRow, ...]:
+    """All replicas, or those of one model, by model and slot."""
+    standings = stand_all(state, {}, recorded_verdicts(state), model)
     routed, told, heard = _routed(state), _reports(state), _heard(live)
     return tuple(
         _replica(
@@ -143,6 +154,18 @@ def models(state: FleetState, catalog: Catalog) -> tuple[ModelRow, ...]:
     by_model = stand_all(state, catalog.models, recorded_verdicts(state))
     names = sorted(catalog.models.keys() | by_model.keys())
     return tuple(_model(state, catalog, name, by_model.get(name, [])) for name in names)
+
+
+def model(state: FleetState, catalog: Catalog, name: ModelName) -> ModelRow | None:
+    """One of them, for less than the price of all. None: there is no such model."""
+    standings = stand_all(state, catalog.models, recorded_verdicts(state), name).get(name, [])
+    if name not in catalog.models and not standings:
+        return None
+    return _model(state, catalog, name, standings)
+
+
+def _nodes_of(replica: ReplicaDocument) -> set[NodeId]:
+    return {plan.node for plan in replica.shards}
 
 
 def _node(
@@ -176,13 +199,15 @@ def _node(
     )
 
 
-def _card_holders(state: FleetState) -> Holders:
+def _card_holders(
+    reported: Iterable[Held[ShardStatus]], decided: Iterable[Held[ReplicaDocument]]
+) -> Holders:
     """Replica documents, and shard documents that hold them, name the cards that are held."""
     holders: Holders = {}
-    for shard in holding(state):
+    for shard in reported:
         for gpu in shard.document.gpus:
             holders[shard.document.node, gpu] = shard.document.replica
-    for replica in state.replicas.values():
+    for replica in decided:
         for plan in replica.document.shards:
             holders |= dict.fromkeys(((plan.node, gpu) for gpu in plan.gpus), replica.document.id)
     return holders

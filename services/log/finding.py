@@ -4,9 +4,12 @@ The id of a control's decision holds the sequence it had seen: the event stands 
 hold the time they were made at, by a clock that may be wrong. What causes something mostly stands
 close to it. Where none of that leads to it, all of some subjects is read, if the caller knows which.
 
+What is read is decoded beside the event loop: documents of a large fleet are large.
+
 How it fails: as `history` does. An event that is not kept any more is not found.
 """
 
+import asyncio
 import re
 from collections.abc import Sequence
 
@@ -14,6 +17,7 @@ from services.fleet.telling.happened import Happened, happened
 from services.log.connect import Connection
 from services.log.event_ids import made_at
 from services.log.history import read_range, sequence_at
+from services.log.stored import Stored
 
 NEAR = 50
 """Messages before and after the one that names it."""
@@ -73,10 +77,12 @@ class Finder:
     async def _read(self, first: int, last: int, subjects: Sequence[str] = ()) -> list[Happened]:
         found: list[Happened] = []
         async for batch in read_range(self._connection, first, last, subjects):
-            found += [
-                happened(each.sequence, each.subject, each.payload, each.stamp) for each in batch
-            ]
+            found += await asyncio.to_thread(_happened, batch)
         for each in found:
             if each.id is not None:
                 self._known.setdefault(each.id, each)
         return found
+
+
+def _happened(batch: Sequence[Stored]) -> list[Happened]:
+    return [happened(each.sequence, each.subject, each.payload, each.stamp) for each in batch]

@@ -33,6 +33,7 @@ from services.fleet.telling.summaries import label
 from services.fleet.telling.swaps import touches
 from services.log.finding import Finder
 from services.log.history import bounds, read_range
+from services.log.stored import Stored
 
 USUAL_EVENTS = 100
 """The last ones, told where nothing says from when on."""
@@ -118,13 +119,27 @@ class Events:
         only = () if asked.target is None else patterns(asked.target)
         rows: list[EventRow] = []
         async for batch in read_range(self._loop.connection, first, last, only):
-            for stored in batch:
-                found = happened(stored.sequence, stored.subject, stored.payload, stored.stamp)
-                if not any(each.startswith(asked.type) for each in _labels(found)):
-                    continue
-                if asked.target is None or await _concerns(found, asked.target, finder):
-                    rows.append(event_row(found))
+            for found, row in await asyncio.to_thread(_told, batch, asked):
+                if asked.target is None or await _touches(found, asked.target, finder):
+                    rows.append(row)
         return rows
+
+
+def _told(batch: Sequence[Stored], asked: Asked) -> list[tuple[Happened, EventRow]]:
+    """What is asked for; swaps of the catalog are looked at further."""
+    found = (happened(each.sequence, each.subject, each.payload, each.stamp) for each in batch)
+    return [(each, event_row(each)) for each in found if _is_asked_for(each, asked)]
+
+
+def _is_asked_for(found: Happened, asked: Asked) -> bool:
+    if not any(each.startswith(asked.type) for each in _labels(found)):
+        return False
+    target = asked.target
+    return target is None or _is_swap(found, target) or concerns(found, target)
+
+
+def _is_swap(found: Happened, target: Target) -> bool:
+    return target.kind == "model" and isinstance(found.document, CatalogPointer)
 
 
 def _labels(found: Happened) -> Sequence[str]:
@@ -132,10 +147,11 @@ def _labels(found: Happened) -> Sequence[str]:
     return (label(found),) if found.event is None else (label(found), found.event.type)
 
 
-async def _concerns(found: Happened, target: Target, finder: Finder) -> bool:
-    if target.kind == "model" and isinstance(found.document, CatalogPointer):
-        return await walked(touches(found, ModelName(target.name)), finder)
-    return concerns(found, target)
+async def _touches(found: Happened, target: Target, finder: Finder) -> bool:
+    """Of a swap, whether it changed the model."""
+    if not _is_swap(found, target):
+        return True
+    return await walked(touches(found, ModelName(target.name)), finder)
 
 
 def _asked(query: Mapping[str, str]) -> Asked:

@@ -24,9 +24,10 @@ from services.control.answering.past import (
     number_of,
 )
 from services.control.answering.tokens import Token
-from services.control.answering.why_api import tell_why
+from services.control.answering.why_api import Question, question, tell_why
 from services.control.commanding.commands import not_kept
 from services.control.deciding.current import CurrentCatalog, find_revision
+from services.control.deciding.pace import is_small
 from services.control.loop import Loop
 from services.fleet.state import FleetState
 from services.fleet.telling import catalog_diff
@@ -74,7 +75,8 @@ class HistoryApi:
 
     async def _then(self, route: str, request: web.Request, seen: Seen) -> frames.Frame:
         if route == "why":
-            return await self._why(request, seen)
+            asked = await asyncio.to_thread(question, *_target(request), seen)
+            return await tell_why(self._loop.connection, asked)
         if route == "catalog-history":
             return await self._history(seen.state)
         return await asyncio.to_thread(PAGES[route], seen, dict(request.match_info))
@@ -115,11 +117,13 @@ class HistoryApi:
 
     async def _why_now(self, request: web.Request) -> frames.Frame:
         async with self._past.turn():
-            return await self._why(request, self._present())
+            return await tell_why(self._loop.connection, await self._question(request))
 
-    async def _why(self, request: web.Request, seen: Seen) -> frames.Frame:
-        kind, name = request.match_info["kind"], request.match_info["name"]
-        return await tell_why(self._loop.connection, kind, name, seen)
+    async def _question(self, request: web.Request) -> Question:
+        if is_small(self._loop.state):
+            return question(*_target(request), self._present())
+        async with self._loop.state_rests:
+            return await asyncio.to_thread(question, *_target(request), self._present())
 
     async def _history_now(self, _request: web.Request) -> frames.Frame:
         return await self._history(self._loop.state)
@@ -163,6 +167,11 @@ class HistoryApi:
     def _no_revision(self, revision: int) -> frames.Refusal:
         no = not_kept(self._loop.state, revision)
         return self._refusal(no.code, no.message, no.why, no.next)
+
+
+def _target(request: web.Request) -> tuple[str, str]:
+    """Kind and name of what is asked about."""
+    return request.match_info["kind"], request.match_info["name"]
 
 
 def _newest(state: FleetState) -> float:

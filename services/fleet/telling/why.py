@@ -1,8 +1,8 @@
 """Why something is as it is: the chain of causes, walked back through the log. Pure.
 
 A walk is a generator: it yields what it wants of the log (`Past`, `Find`), is sent what was found, and
-returns the chain. So the same walk runs on a log in memory and on a server. The state goes on meanwhile:
-nothing of it is being iterated while a walk waits.
+returns the chain. So the same walk runs on a log in memory and on a server. What it needs of the state
+it takes when it is made, so that the state may go on meanwhile.
 
 Where it begins: the documents of what is asked about. From each event it goes to the one that its
 writer named as its cause, and from a command's swap to the record of who asked.
@@ -10,6 +10,8 @@ writer named as its cause, and from a command's swap to the record of who asked.
 
 from collections.abc import Iterable, Sequence
 from typing import Any
+
+from msgspec import Struct
 
 from schemas import codec, subjects
 from schemas.documents import Assignment, ReplicaDocument, ShardStatus
@@ -90,21 +92,43 @@ def row(found: Happened) -> CauseRow:
     )
 
 
+class _Replica(Struct, frozen=True):
+    """One replica, and what the state says of where it was."""
+
+    id: ReplicaId
+    slot: ReplicaParts
+    nodes: frozenset[NodeId]
+
+
+def _of_state(state: FleetState, replicas: Iterable[ReplicaId]) -> list[_Replica]:
+    return [
+        _Replica(each, slot, frozenset(held.document.node for held in state.shards_of(each)))
+        for each in replicas
+        if (slot := parse_replica(each)) is not None
+    ]
+
+
 def why_replica(state: FleetState, replica: ReplicaId) -> Walk:
     """Its own documents, what its nodes said, whether routers know it, and what caused all that."""
+    return _walk_replicas(_of_state(state, [replica]))
+
+
+def _walk_replicas(replicas: Iterable[_Replica]) -> Walk:
     story = Story()
-    slot = parse_replica(replica)
-    if slot is not None:
-        yield from _tell_replica(state, story, replica, slot)
-        yield from _trace(story)
+    for each in replicas:
+        yield from _tell_replica(story, each)
+    yield from _trace(story)
     return story
 
 
 def why_model(state: FleetState, model: ModelName) -> Walk:
     """Its last placement verdict, its endpoints, its replicas, and what caused all that."""
+    return _walk_model(model, _documents_of(state, model)[:MOST_DOCUMENTS])
+
+
+def _walk_model(model: ModelName, held: Sequence[Held[Any]]) -> Walk:
     story = Story()
-    held = _documents_of(state, model)
-    for each in held[:MOST_DOCUMENTS]:
+    for each in held:
         story.add((yield Find(each.event, each.sequence)))
     if not held:
         past = yield Past(
@@ -114,11 +138,24 @@ def why_model(state: FleetState, model: ModelName) -> Walk:
                 f"{subjects.STATE_ROOT}endpoints.{token(model)}.*",
             )
         )
-        story.add({found.subject: found for found in past}.values())
+        story.add(_last(past))
     swap = yield from last_swap(model)
     story.add([] if swap is None else [swap])
     yield from _trace(story)
     return story
+
+
+def _last(past: Iterable[Happened]) -> Iterable[Happened]:
+    """Of each subject the last that could be read, and what cannot be and stands there now."""
+    good: dict[str, Happened] = {}
+    bad: dict[str, Happened] = {}
+    for found in past:
+        if found.document is None:
+            bad[found.subject] = found
+        else:
+            good[found.subject] = found
+            bad.pop(found.subject, None)
+    return [*good.values(), *bad.values()]
 
 
 def _documents_of(state: FleetState, model: ModelName) -> list[Held[Any]]:
@@ -134,38 +171,36 @@ def _documents_of(state: FleetState, model: ModelName) -> list[Held[Any]]:
     return newest if verdict is None else [verdict, *newest]
 
 
-def why_node(state: FleetState, node: NodeId) -> Walk:
+def why_node(node: NodeId) -> Walk:
     """How it described itself, what control held of its silence, what it was told."""
     story = Story()
     past = yield Past((f"{subjects.STATE_ROOT}node.{token(node)}.verdict",))
     story.add(past[-3:])
-    rest = yield Past((subjects.node_info(node), subjects.assignment(node)))
-    story.add({found.subject: found for found in rest}.values())
-    del state
+    story.add(_last((yield Past((subjects.node_info(node), subjects.assignment(node))))))
     yield from _trace(story)
     return story
 
 
 def why_gpu(state: FleetState, gpu: GpuUuid) -> Walk:
     """The node's last word on it, and the replicas that hold it."""
+    return _walk_gpu(gpu, nodes_with(state, gpu), _of_state(state, holders(state, gpu)))
+
+
+def _walk_gpu(gpu: GpuUuid, nodes: Sequence[NodeId], replicas: Sequence[_Replica]) -> Walk:
     story = Story()
-    target = Target("gpu", gpu)
-    nodes, replicas = _nodes_with(state, gpu), holders(state, gpu)
     for node in nodes:
-        past = yield Past((subjects.node_info(node),))
-        story.add(past[-1:])
-    for replica in replicas:
-        slot = parse_replica(replica)
-        if slot is not None:
-            yield from _tell_replica(state, story, replica, slot)
+        story.add(_last((yield Past((subjects.node_info(node),)))))
+    for each in replicas:
+        yield from _tell_replica(story, each)
     if not replicas:
         past = yield Past((subjects.ALL_REPLICAS,))
-        story.add([found for found in past if concerns(found, target)][-1:])
+        story.add([found for found in past if concerns(found, Target("gpu", gpu))][-1:])
     yield from _trace(story)
     return story
 
 
-def _nodes_with(state: FleetState, gpu: GpuUuid) -> list[NodeId]:
+def nodes_with(state: FleetState, gpu: GpuUuid) -> list[NodeId]:
+    """That say they have the card."""
     infos = (held.document for held in state.infos.values())
     return [info.node for info in infos if any(card.uuid == gpu for card in info.cards)]
 
@@ -185,16 +220,15 @@ def holders(state: FleetState, gpu: GpuUuid) -> tuple[ReplicaId, ...]:
     return tuple(sorted({*decided, *reported}))
 
 
-def _tell_replica(
-    state: FleetState, story: Story, replica: ReplicaId, slot: ReplicaParts
-) -> Asking[None]:
+def _tell_replica(story: Story, told_of: _Replica) -> Asking[None]:
+    replica, slot = told_of.id, told_of.slot
     own = [
         found
         for found in (yield Past((subjects.replica_slot(slot),)))
         if concerns(found, _replica(replica))
     ]
     story.add(own)
-    nodes = _nodes_of(own) | {held.document.node for held in state.shards_of(replica)}
+    nodes = _nodes_of(own) | told_of.nodes
     if nodes:
         past = yield Past(_shard_subjects(nodes))
         story.add(_steps([found for found in past if concerns(found, _replica(replica))]))

@@ -6,13 +6,13 @@ The first line is the answer in short. All of it comes from the rows that every 
 from collections.abc import Iterable, Iterator
 
 from schemas import subjects
-from schemas.api import ModelRow, NodeRow, ReplicaRow, ShardRow
+from schemas.api import CardRow, ModelRow, NodeRow, ReplicaRow, ShardRow
 from schemas.ids import GpuUuid, ModelName, NodeId, ReplicaId, parse_replica
 from services.fleet import views
 from services.fleet.catalog import Catalog
 from services.fleet.state import FleetState
 from services.fleet.telling.summaries import error_words
-from services.fleet.telling.why import holders
+from services.fleet.telling.why import holders, nodes_with
 from services.fleet.views import Live
 
 MOST_REPLICAS = 10
@@ -21,8 +21,7 @@ MOST_REPLICAS = 10
 
 def replica_answer(state: FleetState, live: Live, replica: ReplicaId) -> tuple[str, ...]:
     """(): no such replica now."""
-    rows = {row.replica: row for row in views.replicas(state, live)}
-    row = rows.get(replica)
+    row = _row(state, live, replica)
     if row is not None:
         return tuple(_replica(row))
     slot = parse_replica(replica)
@@ -30,6 +29,14 @@ def replica_answer(state: FleetState, live: Live, replica: ReplicaId) -> tuple[s
     if gone is not None and gone.document.id == replica:
         return (f"{replica} is gone", *_left_of(state, replica))
     return tuple(_left_of(state, replica))
+
+
+def _row(state: FleetState, live: Live, replica: ReplicaId) -> ReplicaRow | None:
+    held = state.replicas_by_id.get(replica)
+    if held is None and not state.unreadable:
+        return None
+    of_model = views.replicas(state, live, None if held is None else held.document.model)
+    return next((row for row in of_model if row.replica == replica), None)
 
 
 def _left_of(state: FleetState, replica: ReplicaId) -> Iterator[str]:
@@ -88,12 +95,8 @@ def model_answer(
     state: FleetState, catalog: Catalog, live: Live, model: ModelName
 ) -> tuple[str, ...]:
     """(): neither the catalog nor any replica knows it."""
-    rows = {row.model: row for row in views.models(state, catalog)}
-    row = rows.get(model)
-    if row is None:
-        return ()
-    replicas = [each for each in views.replicas(state, live) if each.model == model]
-    return tuple(_model(state, row, replicas))
+    row = views.model(state, catalog, model)
+    return () if row is None else tuple(_model(state, row, views.replicas(state, live, model)))
 
 
 def _model(state: FleetState, row: ModelRow, replicas: Iterable[ReplicaRow]) -> Iterator[str]:
@@ -117,8 +120,7 @@ def _model(state: FleetState, row: ModelRow, replicas: Iterable[ReplicaRow]) -> 
 
 def node_answer(state: FleetState, live: Live, node: NodeId) -> tuple[str, ...]:
     """(): no agent describes it."""
-    rows = {row.node: row for row in views.nodes(state, live)}
-    row = rows.get(node)
+    row = views.node(state, live, node)
     return () if row is None else tuple(_node(row))
 
 
@@ -140,19 +142,22 @@ def _node(row: NodeRow) -> Iterator[str]:
 
 def gpu_answer(state: FleetState, live: Live, gpu: GpuUuid) -> tuple[str, ...]:
     """(): no node has such a card."""
-    for row in views.nodes(state, live):
-        for card in row.cards:
-            if card.uuid != gpu:
-                continue
+    for node in nodes_with(state, gpu):
+        row = views.node(state, live, node)
+        card = next((card for card in row.cards if card.uuid == gpu), None) if row else None
+        if row is not None and card is not None:
             held = holders(state, gpu)
-            by = f"held by {', '.join(held)}" if held else "held by nobody"
-            told = [f"card {gpu} on {row.node} is {card.health}, {by}"]
-            if card.reason:
-                told.append(f"because: {card.reason}")
-            if row.condition != "alive":
-                told.append(f"node {row.node} is {row.condition}: the card is not free")
-            return (*told, *_holding(state, live, held))
+            return (*_card(row, card, held), *_holding(state, live, held))
     return ()
+
+
+def _card(row: NodeRow, card: CardRow, held: Iterable[ReplicaId]) -> Iterator[str]:
+    by = ", ".join(held) or "nobody"
+    yield f"card {card.uuid} on {row.node} is {card.health}, held by {by}"
+    if card.reason:
+        yield f"because: {card.reason}"
+    if row.condition != "alive":
+        yield f"node {row.node} is {row.condition}: the card is not free"
 
 
 def _holding(state: FleetState, live: Live, held: Iterable[ReplicaId]) -> Iterator[str]:

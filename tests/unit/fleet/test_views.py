@@ -237,3 +237,25 @@ def test_routers_are_shown_as_they_were_heard() -> None:
         now=NOW, routers=(RouterRow(router=RouterId("r"), applied=7, heard_seconds_ago=0.5),)
     )
     assert views.status(Script().state, a_catalog(0), live).routers[0].applied == 7
+
+
+# spec: O1
+def test_one_row_is_that_of_the_whole_table() -> None:
+    """On three nodes, of which one is lost: two models, and one that has left the catalog."""
+    script = Script(*(a_node(f"node-{n}") for n in range(1, 4)), a_verdict("node-3"))
+    for number, model in enumerate(("tiny", "other", "former"), 1):
+        first = a_replica(model, 0, node=f"node-{number}")
+        second = a_replica(model, 1, node=f"node-{number % 3 + 1}", port=17000 + number)
+        script.add(first, second, a_shard(first), a_shard(second, "failed"))
+    state, catalog = script.state, a_catalog()
+    of_nodes, of_models = views.nodes(state, LIVE), views.models(state, catalog)
+    assert len(of_nodes) == 3
+    assert tuple(views.node(state, LIVE, row.node) for row in of_nodes) == of_nodes
+    assert tuple(views.model(state, catalog, row.model) for row in of_models) == of_models
+    assert len({row.condition for row in of_models}) > 1
+    replicas = [row for model in of_models for row in views.replicas(state, LIVE, model.model)]
+    assert sorted(replicas, key=lambda row: row.replica) == sorted(
+        views.replicas(state, LIVE), key=lambda row: row.replica
+    )
+    assert views.node(state, LIVE, NodeId("node-9")) is None
+    assert views.model(state, catalog, ModelName("nope")) is None

@@ -204,7 +204,7 @@ def test_a_node_says_since_when_it_is_lost_and_what_that_means() -> None:
     first, second = why_answers.node_answer(script.state, LIVE, NodeId("node-1"))
     assert first.startswith("node node-1 is lost since 2026-11-30T12:00:00")
     assert "stay held" in second
-    story = walked(why_node(script.state, NodeId("node-1")), log_of(script))
+    story = walked(why_node(NodeId("node-1")), log_of(script))
     assert [row.seq for row in story.rows()] == [3, 2]
 
 
@@ -311,7 +311,7 @@ def test_nothing_is_told_of_what_never_was() -> None:
     for walk in (
         why_replica(state, ReplicaId("no id")),
         why_replica(state, TINY),
-        why_node(state, NodeId("node-1")),
+        why_node(NodeId("node-1")),
         why_gpu(state, GpuUuid("GPU-1")),
     ):
         assert walked(walk, log).rows() == ()
