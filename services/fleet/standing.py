@@ -158,7 +158,10 @@ def recorded_verdicts(state: FleetState) -> Verdicts:
 
 def is_removed(state: FleetState, node: NodeId) -> bool:
     """No agent describes the node any more."""
-    return state.info(node) is None and subjects.node_info(node) not in state.unreadable
+    if state.info(node) is not None:
+        return False
+    subject = subjects.node_info(node)
+    return subject not in state.unreadable and subject not in state.unknown
 
 
 def is_void(state: FleetState, held: Held[ShardStatus]) -> bool:
@@ -223,7 +226,8 @@ def stand(
     return Standing(
         document=replica,
         event=held.event,
-        untouchable=bool(state.unreadable) and is_untouchable(state, replica),
+        untouchable=bool(state.unreadable or state.unread_of_node)
+        and is_untouchable(state, replica),
         shards=reports(state, replica.id),
         alive=alive,
         lost=lost,

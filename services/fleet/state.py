@@ -102,9 +102,9 @@ class FleetState:
         self.gone: dict[str, Held[Gone]] = {}
         """By subject: retired entities, whose ids must not be used again."""
         self.unreadable: dict[str, Unreadable] = {}
-        self.unreadable_of_node: dict[Token, set[str]] = {}
-        """Of these, what agents say of a node and what it was told, by the node's token."""
         self.unknown: dict[str, Unknown] = {}
+        self.unread_of_node: dict[Token, set[str]] = {}
+        """Of both, what agents say of a node and what it was told, by the node's token."""
         self.infos_by_node: dict[NodeId, Held[NodeInfo]] = {}
         self.replicas_by_id: dict[ReplicaId, Held[ReplicaDocument]] = {}
         self.shards_by_replica: dict[ReplicaId, dict[Key, Held[ShardStatus]]] = {}
@@ -127,16 +127,16 @@ class FleetState:
             self._apply_event(sequence, subject, payload, found, is_new=held is None)
         except (msgspec.DecodeError, ValueError) as error:
             self.unreadable[subject] = Unreadable(sequence, str(error))
-            if (node := _node_in(subject)) is not None:
-                self.unreadable_of_node.setdefault(node, set()).add(subject)
+            self._list(subject)
 
     def _apply_event(
         self, sequence: int, subject: str, payload: bytes, found: Found | None, *, is_new: bool
     ) -> None:
         event, document = read_document(found, payload)
         if document is None:
+            self.unreadable.pop(subject, None)
             self.unknown[subject] = Unknown(sequence, event.type, event.v, event.opt)
-            self._reads_again(subject)
+            self._list(subject)
             return
         is_newest = self._is_newest(found, event.at)
         if isinstance(document, Genesis):
@@ -147,7 +147,8 @@ class FleetState:
             self.newest_control_at = event.at
         if self.unknown or self.unreadable:
             self.unknown.pop(subject, None)
-            self._reads_again(subject)
+            self.unreadable.pop(subject, None)
+            self._list(subject)
         if not is_new:
             self.gone.pop(subject, None)
             if found is not None:
@@ -174,11 +175,10 @@ class FleetState:
             table: dict[Key, Held[Any]] = getattr(self, family.table)
             for key in [key for key, held in table.items() if held.sequence < sequence]:
                 self._remove(family, key)
-        for rest in (self.gone, self.unknown):
+        for rest in (self.gone, self.unknown, self.unreadable):
             for subject in [each for each, found in rest.items() if found.sequence < sequence]:
                 del rest[subject]
-        for subject in [s for s, found in self.unreadable.items() if found.sequence < sequence]:
-            self._reads_again(subject)
+                self._list(subject)
 
     def _check_log(self, log: str) -> None:
         """One log id in one log; its genesis is what the rest is held against."""
@@ -186,12 +186,16 @@ class FleetState:
         if mine is not None and log != log_prefix(mine):
             raise ValueError(f"belongs to log {log}, this is {log_prefix(mine)}")
 
-    def _reads_again(self, subject: str) -> None:
-        if self.unreadable.pop(subject, None) is None or (node := _node_in(subject)) is None:
+    def _list(self, subject: str) -> None:
+        """By its node, as long as it cannot be read."""
+        if (node := _node_in(subject)) is None:
             return
-        self.unreadable_of_node[node].discard(subject)
-        if not self.unreadable_of_node[node]:
-            del self.unreadable_of_node[node]
+        if subject in self.unreadable or subject in self.unknown:
+            self.unread_of_node.setdefault(node, set()).add(subject)
+        elif (of_node := self.unread_of_node.get(node)) is not None:
+            of_node.discard(subject)
+            if not of_node:
+                del self.unread_of_node[node]
 
     def _set_aside(self, subject: str) -> int:
         """LOG sequence of the subject's newest message that could not be folded; 0: there is none."""

@@ -16,10 +16,21 @@ from services.fleet.state import FleetState, Held
 
 def is_unknown_node(state: FleetState, node: NodeId) -> bool:
     """Something that the node is, runs or should run is not known."""
-    if not state.unreadable_of_node:
+    if not state.unread_of_node:
         return False
-    of_node = state.unreadable_of_node.get(token(node), ())
+    of_node = state.unread_of_node.get(token(node), ())
     return any(state.held(subject) is None for subject in of_node)
+
+
+def takes_nothing(state: FleetState, node: NodeId) -> str:
+    """The subject for which nothing new is placed on the node; empty: there is none.
+
+    An earlier description still says what it has, and nothing of what it has by now.
+    """
+    for subject in sorted(state.unread_of_node.get(token(node), ())):
+        if state.held(subject) is None or subject == subjects.node_info(node):
+            return subject
+    return ""
 
 
 def replicas_as_told(

@@ -11,8 +11,8 @@ class Candidate(Struct, kw_only=True):
 
     node: NodeId
     condition: NodeCondition = "alive"
-    readable: bool = True
-    """False: its last description could not be read, so it gets nothing new."""
+    unread: str = ""
+    """The subject whose last message could not be read, so that the node gets nothing new."""
     fabric: str = ""
     engines: tuple[EngineOnNode, ...] = ()
     cards: tuple[Card, ...] = ()

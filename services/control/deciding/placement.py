@@ -82,8 +82,8 @@ def _cannot_run(model: Model, candidate: Candidate) -> Refusal | None:
     engine = model.profile.engine
     if candidate.condition != "alive":
         return NotAlive(candidate.condition)
-    if not candidate.readable:
-        return NotReadable()
+    if candidate.unread:
+        return NotReadable(candidate.unread)
     found = [e for e in candidate.engines if (e.name, e.kind) == (engine.name, engine.kind)]
     if not found:
         return EngineMissing(engine.name, tuple(sorted(e.name for e in candidate.engines)))

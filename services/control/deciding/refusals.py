@@ -14,8 +14,10 @@ class NotAlive(Struct, frozen=True, tag="not_alive"):
     condition: NodeCondition
 
 
-class NotReadable(Struct, frozen=True, tag="info_unreadable"):
-    """What the node last said of itself could not be read."""
+class NotReadable(Struct, frozen=True, tag="unreadable"):
+    """What the node is, runs or should run is not known, for what stands on this subject."""
+
+    subject: str
 
 
 class EngineMissing(Struct, frozen=True, tag="engine_missing"):
@@ -123,8 +125,8 @@ def describe(refusal: Refusal) -> str:  # noqa: C901 - one flat case a refusal
     match refusal:
         case NotAlive(condition):
             return f"the node is {condition}"
-        case NotReadable():
-            return "the node's last description could not be read"
+        case NotReadable(subject):
+            return f"what stands at {subject} could not be read"
         case EngineMissing(engine, found):
             return f"no engine {engine}; the node has {', '.join(found) or 'none'}"
         case EngineVersion(engine, wanted, found):

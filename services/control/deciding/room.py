@@ -7,13 +7,12 @@ given up on a lost node): a card that nobody names is free.
 
 from collections.abc import Callable, Iterable, Mapping
 
-from schemas import subjects
 from schemas.documents import NodeInfo, ReplicaDocument, ShardStatus
 from schemas.ids import NodeId, ReplicaId
 from services.control.deciding.candidates import Candidate, millicores
 from services.fleet.standing import Standing, Verdicts, reports
 from services.fleet.state import FleetState, Held
-from services.fleet.unread import is_unknown_node
+from services.fleet.unread import takes_nothing
 
 
 class Room:
@@ -77,7 +76,7 @@ def _empty(state: FleetState, held: Held[NodeInfo], verdicts: Verdicts) -> Candi
     return Candidate(
         node=info.node,
         condition=verdicts[info.node].condition,
-        readable=not state.unreadable or _is_readable(state, info.node),
+        unread=takes_nothing(state, info.node),
         fabric=info.fabric,
         engines=info.engines,
         cards=info.cards,
@@ -88,10 +87,6 @@ def _empty(state: FleetState, held: Held[NodeInfo], verdicts: Verdicts) -> Candi
         ports_used=set(),
         models={},
     )
-
-
-def _is_readable(state: FleetState, node: NodeId) -> bool:
-    return subjects.node_info(node) not in state.unreadable and not is_unknown_node(state, node)
 
 
 def _take(

@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from schemas import subjects
 from schemas.catalog import CpuNeed, EngineEnvironment, GpuNeed, Model
 from schemas.documents import Card, CardHealth, EngineOnNode
 from schemas.ids import EngineName, GpuUuid, ModelName, NodeId
@@ -209,7 +210,9 @@ def test_says_what_each_node_lacks() -> None:
         "h100", ("l4",)
     )
     assert refused(wants_cores(), a_candidate("a", condition="lost")) == NotAlive("lost")
-    assert refused(wants_cores(), a_candidate("a", readable=False)) == NotReadable()
+    subject = subjects.node_shard(NodeId("a"), 3)
+    assert refused(wants_cores(), a_candidate("a", unread=subject)) == NotReadable(subject)
+    assert subject in describe(NotReadable(subject))
     full = a_candidate("a", ports=(17000, 17000), ports_used={17000})
     assert refused(wants_cores(), full) == NoPort(17000, 17000)
 

@@ -8,11 +8,12 @@ from schemas import subjects
 from schemas.ids import ModelName, NodeId
 from services.control.deciding.drafts import Draft
 from services.fleet.state import FleetState
-from tests.builders import a_model, a_node
+from tests.builders import a_model, a_node, an_event
 from tests.support.deciding import Fleet
 
 TINY = ModelName("tiny")
 BAD = b'{"garbage'
+MAY_BE_SKIPPED = an_event({}, version=99, optional=True)
 
 
 def a_serving_fleet(replicas: int = 2) -> Fleet:
@@ -23,10 +24,10 @@ def a_serving_fleet(replicas: int = 2) -> Fleet:
     return fleet
 
 
-def restarted(fleet: Fleet, *bad: str) -> Fleet:
-    """As one that reads the log anew and finds only garbage on these subjects."""
+def restarted(fleet: Fleet, *bad: str, payload: bytes = BAD) -> Fleet:
+    """As one that reads the log anew and finds only this on these subjects."""
     past = [entry for entry in fleet.script.log if entry[1] not in bad]
-    past += [(len(fleet.script.log) + n, subject, BAD) for n, subject in enumerate(bad, 1)]
+    past += [(len(fleet.script.log) + n, subject, payload) for n, subject in enumerate(bad, 1)]
     fleet.script.log[:] = past
     fleet.script.state = FleetState()
     for sequence, subject, payload in past:
@@ -48,12 +49,13 @@ def touching(drafts: tuple[Draft, ...], node: str, slot: int) -> list[str]:
     return [draft.subject for draft in drafts if draft.subject in own]
 
 
+@pytest.mark.parametrize("payload", [BAD, MAY_BE_SKIPPED])
 @pytest.mark.parametrize("what", ["info", "shard", "assignment"])
-def test_nothing_is_decided_of_a_node_that_is_not_known(what: str) -> None:
+def test_nothing_is_decided_of_a_node_that_is_not_known(what: str, payload: bytes) -> None:
     fleet = a_serving_fleet()
     node = fleet.nodes()[0]
     before = fleet.endpoints()
-    restarted(fleet, subjects_of(node)[what])
+    restarted(fleet, subjects_of(node)[what], payload=payload)
     assert fleet.turn().drafts == ()
     assert fleet.endpoints() == before
 

@@ -2,7 +2,7 @@ import pytest
 from msgspec.structs import replace
 
 from schemas import subjects
-from schemas.documents import Gone, ReplicaGoal, Session
+from schemas.documents import Document, Gone, ReplicaGoal, Session
 from schemas.ids import GpuUuid, ModelName
 from services.fleet import phases
 from services.fleet.standing import (
@@ -12,7 +12,7 @@ from services.fleet.standing import (
     stand,
     stand_all,
 )
-from tests.builders import Script, a_model, a_node, a_replica, a_shard, a_verdict
+from tests.builders import Script, a_model, a_node, a_replica, a_shard, a_verdict, an_event
 
 GPU = GpuUuid("gpu-1")
 
@@ -99,11 +99,17 @@ def test_a_removed_nodes_reports_are_void_and_its_replicas_lost() -> None:
     assert list(holding(script.state)) == []
 
 
-def test_a_node_whose_description_cannot_be_read_is_not_removed() -> None:  # spec: L5
+@pytest.mark.parametrize("known", [(a_node(),), ()])
+@pytest.mark.parametrize("payload", [b"not JSON", an_event({}, version=99, optional=True)])
+def test_a_node_whose_description_cannot_be_read_is_not_removed(
+    payload: bytes, known: tuple[Document, ...]
+) -> None:  # spec: L5
     replica = a_replica()
-    script = Script(a_node(), replica, a_shard(replica))
-    script.state.apply(99, subjects.node_info(a_node().node), b"not JSON")
-    assert standing_of(script).ready
+    script = Script(*known, replica, a_shard(replica))
+    script.state.apply(99, subjects.node_info(a_node().node), payload)
+    standing = standing_of(script)
+    assert (standing.serving, standing.alive, standing.lost) == (True, True, False)
+    assert standing.untouchable or known
 
 
 def test_each_replica_is_held_against_its_own_models_patience() -> None:  # spec: R2
