@@ -52,6 +52,8 @@ def _show(operator: Operator) -> int:
         return Exit.YES
     result(*table(items, COLUMNS, wide=operator.wide, room=room()))
     for bad in items:
+        if bad.waits:
+            result(f"{bad.subject}: {bad.waits}")
         if bad.command:
             result(f"next: {typed(bad.command)}")
     return Exit.NO

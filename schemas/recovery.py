@@ -90,7 +90,9 @@ class BadDocument(Struct, frozen=True, kw_only=True, rename="camel"):
     optional: bool = False
     """Of a newer version, marked as one that may be skipped."""
     command: str = ""
-    """What puts it right; empty: its writer does by itself."""
+    """What puts it right; empty: nothing that an operator could type."""
+    waits: str = ""
+    """Who puts it right without, and when; empty: nobody."""
 
 
 class BadDocuments(Frame, frozen=True, kw_only=True, tag="BadDocuments"):

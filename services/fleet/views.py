@@ -3,7 +3,6 @@
 `Live` is what only the answering process knows: who beats. It is shown, and never folded.
 """
 
-import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -35,6 +34,7 @@ from services.fleet.braking import brake_attention, brake_row
 from services.fleet.catalog import Catalog
 from services.fleet.following import late_attention, lead_attention, leader_since
 from services.fleet.idle import Idle, IdleFor, as_number, idle
+from services.fleet.remedies import Remedies
 from services.fleet.standing import (
     Standing,
     holding,
@@ -388,9 +388,14 @@ def _replicas_attention(rows: Iterable[ReplicaRow]) -> Iterable[str]:
 
 
 def _unread_attention(state: FleetState) -> Iterable[str]:
-    for subject, found in sorted(state.unreadable.items()):
-        told = f"{subject} is unreadable at sequence {found.sequence}: {found.reason}"
-        yield f"{told}; flotilla journal mend {shlex.quote(subject)}"
+    remedies = Remedies(state)
+    for subject, bad in sorted(state.unreadable.items()):
+        told = f"{subject} is unreadable at sequence {bad.sequence}: {bad.reason}"
+        yield f"{told}; {remedies.of(subject).told}"
+    for subject, newer in sorted(state.unknown.items()):
+        if not newer.optional:
+            told = f"{subject} holds {newer.type} v{newer.version}, and nothing is decided"
+            yield f"{told}; {remedies.of(subject).told}"
 
 
 def _moving(moving: Moving | None) -> tuple[str, ...]:

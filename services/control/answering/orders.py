@@ -17,11 +17,11 @@ from schemas.history import RollbackCatalog
 from schemas.recovery import Mend
 from services.control.commanding.brake_command import plan_release
 from services.control.commanding.commands import Actor, plan_apply, plan_rollback
-from services.control.commanding.mending import VERB as MEND
 from services.control.commanding.mending import plan_mend
 from services.control.commanding.moment import Moment, Plan, Planned
 from services.control.loop import Loop
 from services.control.requests import Failed, LogRefuses, OutcomeUnknown, TooMany
+from services.fleet.remedies import VERB as MEND
 from services.fleet.unseen import unseen
 
 UNREAD = "the request cannot be read"

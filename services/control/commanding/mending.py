@@ -1,10 +1,8 @@
-"""Documents whose last message cannot be read, and how they are put right. Pure.
+"""Documents whose last message cannot be read, and how they are put right (`services.fleet.remedies`).
 
-Control mends what control writes: by writing the last good value anew, or by retiring the entity. What
-an agent or a router writes, it writes again itself. The genesis is mended by a recovery alone.
+Pure.
 """
 
-import shlex
 from collections.abc import Iterator
 from itertools import chain
 
@@ -17,21 +15,23 @@ from services.control.commanding.commands import Actor, No, record, refuse, with
 from services.control.commanding.moment import Moment, Planned
 from services.control.deciding.drafts import Draft
 from services.fleet.families import family_of
+from services.fleet.remedies import VERB, Remedies, Remedy, writer_of
 from services.fleet.state import FleetState, Unknown, Unreadable
-
-VERB = "flotilla journal mend"
-_LASTING = {"genesis", "catalog", "epoch", "assignments", "brake"}
-"""Tables of which nothing is ever retired: without them a fleet would be told to stop."""
 
 
 def bad_documents(state: FleetState) -> BadDocuments:
     """All of them, by subject."""
     found: dict[str, Unreadable | Unknown] = {**state.unreadable, **state.unknown}
-    items = tuple(_row(state, subject, each) for subject, each in sorted(found.items()))
+    remedies = Remedies(state)
+    items = tuple(
+        _row(state, subject, each, remedies.of(subject)) for subject, each in sorted(found.items())
+    )
     return BadDocuments(as_of_seq=state.sequence, items=items)
 
 
-def _row(state: FleetState, subject: str, found: Unreadable | Unknown) -> BadDocument:
+def _row(
+    state: FleetState, subject: str, found: Unreadable | Unknown, remedy: Remedy
+) -> BadDocument:
     held = state.held(subject)
     optional = isinstance(found, Unknown) and found.optional
     return BadDocument(
@@ -41,7 +41,8 @@ def _row(state: FleetState, subject: str, found: Unreadable | Unknown) -> BadDoc
         writer=writer_of(subject),
         last_good=0 if held is None else held.sequence,
         optional=optional,
-        command="" if optional else _command(state, subject),
+        command="" if optional else remedy.command,
+        waits=remedy.waits,
     )
 
 
@@ -49,25 +50,6 @@ def _why(found: Unreadable | Unknown) -> str:
     if isinstance(found, Unreadable):
         return found.reason
     return f"{found.type} v{found.version} is not known to this version"
-
-
-def _command(state: FleetState, subject: str) -> str:
-    if subject == subjects.GENESIS:
-        return "flotilla journal recover"
-    if writer_of(subject) not in ("control", "nobody"):
-        return ""
-    return f"{VERB} {shlex.quote(subject)}" + ("" if state.held(subject) is not None else " --gone")
-
-
-def writer_of(subject: str) -> str:
-    """Who writes there."""
-    found = family_of(subject)
-    if found is None:
-        return "nobody"
-    family, key = found
-    if family.table in ("infos", "shards"):
-        return f"agent {key[0]}"
-    return f"router {key[0]}" if family.table == "routers" else "control"
 
 
 def plan_mend(moment: Moment, request: Mend, actor: Actor) -> Planned:
@@ -95,44 +77,29 @@ def _refusal(state: FleetState, request: Mend) -> No | None:
     subject = request.subject
     if subject not in state.unreadable and subject not in state.unknown:
         return No("not_bad", f"{subject} can be read", why="there is nothing to mend", next=VERB)
+    remedy = Remedies(state).of(subject)
+    if request.to in remedy.ways:
+        return None
     if subject == subjects.GENESIS:
-        return No(
-            "not_mended",
-            "a genesis is mended by a recovery alone",
-            next="flotilla journal recover",
-        )
-    writer = writer_of(subject)
-    if writer not in ("control", "nobody"):
-        return No(
-            "not_ours",
-            f"{subject} is written by {writer}",
-            why="it writes it anew at its next change or start",
-        )
-    family = family_of(subject)
-    if request.to == "gone" and family is not None and family[0].table in _LASTING:
-        return No(
-            "not_retired",
-            f"{subject} is never retired",
-            why="without it the fleet would be told to stop what runs",
-            next=_instead(state, request),
-        )
-    if request.to == "last-good" and state.held(subject) is None:
-        return No(
-            "no_last_good",
-            f"no earlier value of {subject} is kept",
-            why="its first message was the bad one, or LOG's age has taken the good one",
-            next=_instead(state, request),
-        )
-    return None
+        return No("not_mended", "a genesis is mended by a recovery alone", next=remedy.command)
+    writer, next_ = writer_of(subject), _instead(remedy, request)
+    if writer not in ("control", "nobody") or subject == subjects.CONTROL_EPOCH:
+        why = remedy.waits or "no value is written in another's place"
+        return No("not_ours", f"{subject} is written by {writer}", why=why, next=next_)
+    if request.to == "gone":
+        why = remedy.waits or "without it the fleet would be told to stop what runs"
+        return No("not_retired", f"{subject} is not retired", why=why, next=next_)
+    return No(
+        "no_last_good",
+        f"no earlier value of {subject} is kept",
+        why="its first message was the bad one, or LOG's age has taken the good one",
+        next=next_,
+    )
 
 
-def _instead(state: FleetState, request: Mend) -> str:
+def _instead(remedy: Remedy, request: Mend) -> str:
     """The other way to mend it."""
-    end = with_reason(request.reason)
-    if request.subject == subjects.CATALOG and state.held(request.subject) is None:
-        return f"flotilla catalog apply FILE{end}"
-    gone = " --gone" if state.held(request.subject) is None else ""
-    return f"{VERB} {shlex.quote(request.subject)}{gone}{end}"
+    return remedy.command and remedy.command + with_reason(request.reason)
 
 
 def _mended(state: FleetState, request: Mend) -> Document:
@@ -147,12 +114,17 @@ def _mended(state: FleetState, request: Mend) -> Document:
 def _name(state: FleetState, subject: str) -> str:
     """Of a replica, the newest that any node was told or told of, so that its id is not used again."""
     found = family_of(subject)
-    if found is None or found[0].table != "replicas":
-        return subject.removeprefix(subjects.STATE_ROOT)
-    prefix = "-".join(found[1]) + "-"
-    parsed = filter(None, map(parse_replica, _named(state)))
-    used = [parts.generation for parts in parsed if subjects.replica_slot(parts) == subject]
-    return f"{prefix}{max(used, default=0)}"
+    match found and (found[0].table, found[1]):
+        case ("replicas", (model, slot)):
+            parsed = filter(None, map(parse_replica, _named(state)))
+            used = [parts.generation for parts in parsed if subjects.replica_slot(parts) == subject]
+            return f"{model}-{slot}-{max(used, default=0)}"
+        case ("shards", (_, slot)):
+            return f"slot-{slot}"
+        case ("infos" | "routers", (name, *_)):
+            return name
+        case _:
+            return subject.removeprefix(subjects.STATE_ROOT)
 
 
 def _named(state: FleetState) -> Iterator[str]:

@@ -267,7 +267,7 @@ def _gone(subject: str, gone: Gone) -> str:
         case ["replica", *_]:
             return f"{gone.id} is gone"
         case ["node", _, "shard", slot] if gone.id == f"slot-{slot}":
-            return f"a node cleared what was of no replica in its slot {slot}"
+            return f"slot {slot} of a node is cleared: nothing stands behind what was there"
         case ["node", _, "shard", _]:
             return f"a node has nothing left of {gone.id}"
         case ["endpoints", *_]:

@@ -124,14 +124,22 @@ def test_bad_documents_are_listed_with_what_mends_them(capfd: pytest.CaptureFixt
         command="flotilla journal mend flotilla.log.s.catalog",
     )
     of_agent = msgspec.structs.replace(
-        bad, subject="flotilla.log.s.node.n.info", writer="agent n", command="", last_good=0
+        bad,
+        subject="flotilla.log.s.node.n.info",
+        writer="agent n",
+        command="",
+        waits="agent n puts it right",
+        last_good=0,
     )
     code, text, _ = told(capfd, BadDocuments(as_of_seq=9, items=(bad, of_agent)), "mend")
     lines = text.splitlines()
     assert code == Exit.NO
     assert lines[1].split() == ["flotilla.log.s.catalog", "9", "control", "4", "not", "JSON"]
     assert "nothing" in lines[2]
-    assert len([line for line in lines if line.startswith("next: ")]) == 1
+    assert lines[3:] == [
+        "next: flotilla journal mend flotilla.log.s.catalog",
+        "flotilla.log.s.node.n.info: agent n puts it right",
+    ]
     code, text, _ = told(capfd, BadDocuments(as_of_seq=9, items=()), "mend")
     assert (code, text) == (Exit.YES, "every document can be read\n")
 

@@ -41,7 +41,6 @@ HOLES: dict[str, tuple[str, ...]] = {
     "with_reason(request.reason)": ("", with_reason(HOSTILE)),
     "end": ("", with_reason(HOSTILE)),
     "gone": ("", " --gone"),
-    "'' if state.held(subject) is not None else ' --gone'": ("", " --gone"),
     "' --catalog FILE' if needs_catalog else ''": ("", " --catalog FILE"),
     "file": ("", f" --catalog {typed_file(HOSTILE)}"),
     "prune": ("", PRUNE),

@@ -259,7 +259,7 @@ TOLD: dict[str, tuple[str, Document, str]] = {
     "shard.cleared": (
         subjects.node_shard(NODE, 3),
         Gone(id="slot-3"),
-        "a node cleared what was of no replica in its slot 3",
+        "slot 3 of a node is cleared: nothing stands behind what was there",
     ),
     "shard.gone": (
         subjects.node_shard(NODE, 0),

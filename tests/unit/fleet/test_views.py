@@ -24,6 +24,7 @@ from tests.builders import (
     a_replica,
     a_shard,
     a_verdict,
+    an_event,
     at,
     replica_name,
 )
@@ -184,6 +185,20 @@ def test_a_replica_that_could_not_be_read_says_so() -> None:  # spec: L5
     script.state.apply(99, subjects.replica(ModelName("tiny"), 0), b"not JSON")
     (row,) = views.replicas(script.state, LIVE)
     assert "could not be read" in row.reason
+
+
+def test_status_names_who_puts_right_what_cannot_be_read_and_what_stops_deciding() -> None:
+    # spec: L5
+    script = Script(a_node())
+    shard, strange = subjects.node_shard(NodeId("node-1"), 3), "flotilla.log.s.strange"
+    script.state.apply(98, shard, b"not JSON")
+    script.state.apply(99, strange, an_event({}, version=9))
+    found = views.status(script.state, a_catalog(0), LIVE).attention
+    assert [line.partition("; ")[2] for line in found if "flotilla.log" in line] == [
+        "agent node-1, where it runs, puts it right within a minute, "
+        f"else: flotilla journal mend {shard} --gone",
+        f"flotilla journal mend {strange} --gone",
+    ]
 
 
 @pytest.mark.parametrize("survive", [True, False])
