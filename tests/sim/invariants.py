@@ -1,0 +1,114 @@
+"""What must hold after each message of the log, whatever happens. A reference that is naive on purpose."""
+
+from collections import Counter
+
+from schemas import codec, subjects
+from schemas.catalog import Model
+from schemas.documents import (
+    Assignment,
+    ControlEpoch,
+    EndpointShard,
+    NodeVerdict,
+    ReplicaDocument,
+)
+from schemas.ids import ModelName, ReplicaId
+from services.control.deciding.current import CurrentCatalog
+from services.fleet.state import FleetState
+from tests.sim.log import Message
+from tests.sim.world import World
+
+
+class Invariants:
+    """Folds the log as it is written, with the product's own fold, and looks."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.state = FleetState()
+        self.catalog = CurrentCatalog()
+        self.ids: set[ReplicaId] = set()
+        self.gone: set[ReplicaId] = set()
+        self.fence = 0
+
+    def stored(self, message: Message) -> None:
+        before = self.state.held(message.subject)
+        self.state.apply(message.sequence, message.subject, message.payload)
+        check, event = self.world.check, codec.decode_event(message.payload)
+        check(not self.state.unreadable, f"unreadable: {self.state.unreadable}")
+        self.world.seen[f"event {event.type}"] += 1
+        held = self.state.held(message.subject)
+        document = None if held is None else held.document
+        if event.src.startswith("control/") and message.subject not in _NO_EPOCH:
+            check(event.epoch == self.fence, f"{event.type} of epoch {event.epoch}, not {self.fence}")
+        match document:
+            case ControlEpoch():
+                self.fence = message.sequence
+            case ReplicaDocument():
+                check(document.id not in self.gone, f"{document.id} comes back")
+            case Assignment():
+                self._cards(document)
+            case EndpointShard():
+                self._endpoints(document)
+            case NodeVerdict(condition="lost"):
+                self._lost()
+            case _:
+                pass
+        old = None if before is None else before.document
+        if isinstance(old, ReplicaDocument) and getattr(document, "id", "") != old.id:
+            self.gone.add(old.id)
+
+    def _cards(self, assignment: Assignment) -> None:
+        """No card of a node is in two of its orders, no order out of thin air, gangs whole."""
+        used = Counter(gpu for order in assignment.shards for gpu in order.launch.gpus)
+        twice = [gpu for gpu, number in used.items() if number > 1]
+        self.world.check(not twice, f"{twice} assigned twice on {assignment.node}")
+        for order in assignment.shards:
+            replica = self.state.replicas_by_id.get(order.replica)
+            self.world.check(
+                replica is not None, f"{order.replica} is ordered, and no such replica is decided"
+            )
+
+    def _endpoints(self, document: EndpointShard) -> None:
+        """What is routed was ready, by its agent's word, in this very start."""
+        for endpoint in document.endpoints:
+            if endpoint.unrouted:
+                continue
+            runs = {
+                f"{held.document.attempt}.{held.document.run}"
+                for held in self.state.shards_of(endpoint.replica)
+                if held.document.rank == 0
+            }
+            machine = self.world.machines[endpoint.node]
+            engines = [e for e in machine.engines if e.replica == endpoint.replica and e.readied]
+            self.world.check(
+                bool(runs) or bool(engines) or self.world.faulty,
+                f"{endpoint.replica} is published, and nobody ever said it was ready",
+            )
+
+    def _lost(self) -> None:
+        self.world.seen["a node was lost"] += 1
+
+    def models(self) -> dict[ModelName, Model]:
+        return dict(self.catalog.read(self.state).catalog.models)
+
+    def at_end(self) -> None:
+        """The fold of all that was written, and of STATE and its tail at any cut, is what was lived."""
+        lived = self.state.dump()
+        log = self.world.log.messages
+        self.world.check(_folded(log) == lived, "folded from empty, the state is another")
+        for _ in range(3):
+            cut = self.world.random.randrange(len(log) + 1)
+            newest = {m.subject: m for m in log[:cut] if m.subject.startswith(subjects.STATE_ROOT)}
+            documents = sorted(newest.values(), key=lambda m: m.sequence)
+            again = [self.world.random.choice(log) for _ in range(5)]
+            refolded = _folded([*documents, *log[cut:], *again])
+            self.world.check(refolded == lived, f"from STATE at {cut} and the tail, it is another")
+
+
+_NO_EPOCH = {subjects.GENESIS, subjects.CONTROL_EPOCH}
+
+
+def _folded(messages: list[Message]) -> bytes:
+    state = FleetState()
+    for message in messages:
+        state.apply(message.sequence, message.subject, message.payload)
+    return state.dump()

@@ -1,0 +1,243 @@
+"""Runs one schedule and says what it came past. `python -m tests.sim.run --seeds 2000`."""
+
+import argparse
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from itertools import count
+
+from msgspec import Struct
+
+from schemas import codec, subjects
+from schemas.api import ApplyCatalog
+from schemas.documents import Endpoint, Genesis
+from schemas.events import Event, log_prefix
+from schemas.frames import Accepted
+from schemas.ids import EventId
+from services.control.commanding.commands import Actor, plan_apply
+from services.fleet.standing import stand_all
+from services.log.append import Sealed
+from tests.builders import LOG_ID
+from tests.sim.agents import Agent, Machine
+from tests.sim.controls import Command, Control
+from tests.sim.engines import Engine
+from tests.sim.invariants import Invariants
+from tests.sim.plan import Apply, Fault, Plan, draw, source
+from tests.sim.routers import Router
+from tests.sim.world import Violation, World
+
+SETTLE_SECONDS = 600.0
+STILL_SECONDS = 120.0
+
+
+class Done(Struct):
+    """What one schedule was."""
+
+    seed: int
+    steps: int
+    events: int
+    passes: int
+    digest: str
+    seen: Counter[str]
+
+
+class Run:
+    """One schedule."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.world = world = World(plan.seed)
+        self.invariants = Invariants(world)
+        world.watchers.append(self.invariants)
+        self._starts = count(1)
+        self._passes = 0
+        self._last = plan.applies[-1]
+        genesis = Event(
+            id=EventId("genesis"), log=log_prefix(LOG_ID), type="log.begun",
+            at=codec.rfc3339(world.wall), src="control/control-1",
+            data=codec.raw(Genesis(log_id=LOG_ID, format=1)),
+        )  # fmt: skip
+        world.put(Sealed(subjects.GENESIS, genesis.id, codec.encode(genesis)), 0)
+        for number in range(plan.nodes):
+            fabric = f"ib-{number % 2}"
+            Machine(world, f"node-{number}", plan.cards, "h100-80gb", fabric).start_agent()
+        self.controls = [self._control(f"control-{n + 1}") for n in range(plan.controls)]
+        self.routers = [Router(world, f"router-{n + 1}", 1, self._find) for n in range(plan.routers)]
+        self._apply_next(0)
+        for fault in plan.faults:
+            world.kernel.after(fault.at, lambda fault=fault: self._fault(fault))
+
+    def _control(self, name: str) -> Control:
+        return Control(self.world, name, next(self._starts))
+
+    def _find(self, endpoint: Endpoint) -> Engine | None:
+        for engine in self.world.machines[endpoint.node].engines:
+            same = f"{engine.order.attempt}.{engine.run}" == endpoint.incarnation
+            if engine.alive and engine.replica == endpoint.replica and same:
+                return engine
+        return None
+
+    def _apply_next(self, number: int) -> None:
+        """As one operator does: a catalog at its time, again until it is accepted, then the next one."""
+        if number == len(self.plan.applies):
+            return
+        apply = self.plan.applies[number]
+        actor = Actor("sim", "127.0.0.1", EventId(f"command-{number}"))
+        request = ApplyCatalog(source=source(apply.models), prune_all=True)
+        command = Command(plan_apply(request, actor))
+
+        def give() -> None:
+            if command.answer is not None:
+                accepted = isinstance(command.answer, Accepted)
+                self.world.check(accepted, f"refused: {command.answer}")
+                self._apply_next(number + 1)
+                return
+            for control in self.controls:
+                if control.speaks and control.leading and not command.given:
+                    command.given = True
+                    control.commands.append(command)
+                    control.wake()
+            self.world.kernel.after(2.0, give)
+
+        self.world.kernel.after(max(0.0, apply.at - self.world.now), give)
+
+    # What fails
+
+    def _fault(self, fault: Fault) -> None:
+        world = self.world
+        world.seen[f"fault {fault.kind}"] += 1
+        world.faulty = True
+        after, seconds = world.kernel.after, fault.seconds
+        machines = list(world.machines.values())
+        machine = machines[fault.target % len(machines)]
+        at = fault.target % len(self.controls)
+        match fault.kind:
+            case "control_kill":
+                old = self.controls[at]
+                old.kill()
+                for command in old.given:
+                    command.given = False
+                self._passes += old.passes
+
+                def begin() -> None:
+                    self.controls[at] = self._control(old.name)
+
+                after(seconds, begin)
+            case "control_pause":
+                paused = self.controls[at]
+                paused.pause()
+                after(seconds, paused.go_on)
+            case "control_cut":
+                self._cut(self.controls[at], seconds)
+            case "router_cut":
+                self._cut(self.routers[fault.target % len(self.routers)], seconds)
+            case "agent_kill":
+                machine.kill_agent()
+                after(seconds, machine.start_agent)
+            case "node_off" if machine.on:
+                machine.power_off()
+                after(seconds, machine.power_on)
+            case "node_cut" if machine.agent is not None:
+                self._cut(machine.agent, seconds)
+            case "many_cut":
+                for each in machines[: len(machines) * 2 // 3]:
+                    if each.agent is not None:
+                        self._cut(each.agent, seconds)
+            case "nats_down":
+                world.set_nats(False)
+                after(seconds, lambda: world.set_nats(True))
+            case "engine_crash" if machine.engines:
+                machine.crash(machine.engines[fault.target % len(machine.engines)], "fault")
+            case "answers_lost":
+                world.lost_answers = 0.3
+
+                def heal() -> None:
+                    world.lost_answers = 0.0
+
+                after(seconds, heal)
+            case _:
+                pass
+
+    def _cut(self, program: Agent | Control | Router, seconds: float) -> None:
+        program.set_link(False)
+        self.world.kernel.after(seconds, lambda: program.set_link(True))
+
+    # How it ends
+
+    def run(self) -> Done:
+        world = self.world
+        world.kernel.run(self.plan.quiet_at + SETTLE_SECONDS)
+        self._check_settled()
+        head = world.log.head
+        world.kernel.run(world.now + STILL_SECONDS)
+        rest = [m.subject for m in world.log.messages[head:]]
+        rest = [subject for subject in rest if not self._may_go_on(subject)]
+        world.check(not rest, f"nothing happens any more, and yet it writes {rest[:5]}")
+        self.invariants.at_end()
+        return Done(
+            seed=self.plan.seed,
+            steps=world.kernel.steps,
+            events=world.log.head,
+            passes=self._passes + sum(control.passes for control in self.controls),
+            digest=self.invariants.state.digest(),
+            seen=world.seen,
+        )
+
+    def _may_go_on(self, subject: str) -> bool:
+        """What never becomes ready is tried again and again."""
+        return any(model.never for model in self._last.models)
+
+    def _check_settled(self) -> None:
+        state, models = self.invariants.state, self.invariants.models()
+        standings = stand_all(state, models, {})
+        wanted = {each.name: each for each in self._last.models}
+        self.world.check(set(models) == set(wanted), f"the catalog is {sorted(models)}")
+        for name, model in models.items():
+            entry = wanted[name]
+            alive = [s for s in standings.get(name, []) if not s.gone]
+            ready = [s for s in alive if s.serving and s.document.goal == "run"]
+            placement = state.placement(name)
+            told = placement is not None and placement.document.verdict != "placed"
+            if not entry.never and not told:
+                self.world.check(
+                    len(ready) == len(alive) == model.replicas,
+                    f"{name}: {len(ready)} ready of {len(alive)}, {model.replicas} wanted",
+                )
+
+
+def run(seed: int) -> Done:
+    """One schedule by its seed. Raises Violation."""
+    return Run(draw(seed)).run()
+
+
+def main() -> int:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--seeds", type=int, default=100)
+    options.add_argument("--first", type=int, default=1)
+    chosen = options.parse_args()
+    began, seen, steps, passes, failed = time.perf_counter(), Counter[str](), 0, 0, 0
+    for seed in range(chosen.first, chosen.first + chosen.seeds):
+        try:
+            done = run(seed)
+        except Violation as violation:
+            failed += 1
+            print(f"seed {seed}: {violation}")
+            continue
+        seen += done.seen
+        steps += done.steps
+        passes += done.passes
+    seconds = time.perf_counter() - began
+    for what, number in sorted(seen.items()):
+        print(f"{number:9} {what}")
+    print(
+        f"{chosen.seeds} schedules in {seconds:.1f} s ({chosen.seeds * 60 / seconds:.0f} a minute), "
+        f"{steps // chosen.seeds} steps and {passes // chosen.seeds} passes each; {failed} failed"
+    )
+    return 1 if failed else 0
+
+
+_Call = Callable[[], None]
+
+if __name__ == "__main__":
+    sys.exit(main())
