@@ -61,9 +61,17 @@ class Machine:
         self.obeyed = 0
         self.engines: list[Engine] = []
         self.agent: Agent | None = None
+        self.excused = False
+        """A fault of its own has hit it: streams there may have been cut."""
+        self.fell_at = 0.0
+        """When it was last cut off, or its agent or power went."""
         self._pids = count(100, 2)
         self._starts = count(1)
         world.machines[name] = self
+
+    def fall(self) -> None:
+        """A fault of its own hits it now."""
+        self.excused, self.fell_at = True, self.world.now
 
     def start_agent(self) -> None:
         if self.on and self.agent is None:
@@ -306,7 +314,8 @@ class Agent(Program):
         graceful = life.order.goal == "drain" and isinstance(over, float) and over <= 0
         cut = engine.streams and life.condemned is None and not graceful
         self.world.check(
-            not cut or self.world.faulty, f"{life.replica} is stopped under {engine.streams} streams"
+            not cut or self.machine.excused,
+            f"{life.replica} is stopped under {engine.streams} streams",
         )
 
     # What is seen

@@ -21,7 +21,7 @@ from services.log.append import Sealed
 from tests.sim.agents import Agent
 from tests.sim.kernel import Steps
 from tests.sim.log import Message
-from tests.sim.program import LOST, Lost, Program
+from tests.sim.program import Lost, Program
 from tests.sim.routers import Router
 from tests.sim.world import World
 
@@ -267,6 +267,3 @@ def _state_at(world: World, sequence: int) -> list[Message]:
         if message.subject.startswith(subjects.STATE_ROOT)
     }
     return sorted(newest.values(), key=lambda message: message.sequence)
-
-
-_ = LOST

@@ -10,8 +10,9 @@ from schemas.documents import (
     EndpointShard,
     NodeVerdict,
     ReplicaDocument,
+    ShardStatus,
 )
-from schemas.ids import ModelName, ReplicaId
+from schemas.ids import ModelName, NodeId, ReplicaId
 from services.control.deciding.current import CurrentCatalog
 from services.fleet.state import FleetState
 from tests.sim.log import Message
@@ -27,6 +28,8 @@ class Invariants:
         self.catalog = CurrentCatalog()
         self.ids: set[ReplicaId] = set()
         self.gone: set[ReplicaId] = set()
+        self.ready: set[tuple[ReplicaId, str]] = set()
+        """Starts of engines of which their agent has ever said that they are ready."""
         self.fence = 0
 
     def stored(self, message: Message) -> None:
@@ -44,12 +47,15 @@ class Invariants:
                 self.fence = message.sequence
             case ReplicaDocument():
                 check(document.id not in self.gone, f"{document.id} comes back")
+                self._room(document)
+            case ShardStatus(phase="ready"):
+                self.ready.add((document.replica, f"{document.attempt}.{document.run}"))
             case Assignment():
                 self._cards(document)
             case EndpointShard():
                 self._endpoints(document)
-            case NodeVerdict(condition="lost"):
-                self._lost()
+            case NodeVerdict(condition="lost", node=node):
+                self._lost(node)
             case _:
                 pass
         old = None if before is None else before.document
@@ -67,25 +73,38 @@ class Invariants:
                 replica is not None, f"{order.replica} is ordered, and no such replica is decided"
             )
 
+    def _room(self, replica: ReplicaDocument) -> None:
+        """What it is given, no other replica has: a card as little as a port."""
+        mine = {(plan.node, gpu) for plan in replica.shards for gpu in plan.gpus}
+        ports = {(plan.node, plan.port) for plan in replica.shards}
+        for held in self.state.replicas.values():
+            other = held.document
+            if other.id == replica.id:
+                continue
+            shared = mine & {(plan.node, gpu) for plan in other.shards for gpu in plan.gpus}
+            shared |= ports & {(plan.node, plan.port) for plan in other.shards}
+            self.world.check(not shared, f"{replica.id} and {other.id} both have {shared}")
+        for node, gpu in mine:
+            cards = {card.uuid for card in self.world.machines[node].cards}
+            self.world.check(gpu in cards, f"{replica.id} has {gpu}, which {node} has not")
+
     def _endpoints(self, document: EndpointShard) -> None:
         """What is routed was ready, by its agent's word, in this very start."""
         for endpoint in document.endpoints:
-            if endpoint.unrouted:
-                continue
-            runs = {
-                f"{held.document.attempt}.{held.document.run}"
-                for held in self.state.shards_of(endpoint.replica)
-                if held.document.rank == 0
-            }
-            machine = self.world.machines[endpoint.node]
-            engines = [e for e in machine.engines if e.replica == endpoint.replica and e.readied]
+            start = (endpoint.replica, endpoint.incarnation)
             self.world.check(
-                bool(runs) or bool(engines) or self.world.faulty,
-                f"{endpoint.replica} is published, and nobody ever said it was ready",
+                start in self.ready, f"{start} is published, and nobody ever said it was ready"
             )
 
-    def _lost(self) -> None:
+    def _lost(self, node: NodeId) -> None:
+        """Of many that fell silent with it, nobody is believed lost."""
         self.world.seen["a node was lost"] += 1
+        machines = self.world.machines.values()
+        fell = self.world.machines[node].fell_at
+        silent = [m for m in machines if m.agent is None or not m.agent.speaks]
+        sudden = [m for m in silent if abs(m.fell_at - fell) < 50.0 and m.fell_at < self.world.now - 6]
+        many = len(sudden) >= 3 and len(sudden) * 2 > len(machines)
+        self.world.check(not many, f"{node} is lost, though {len(sudden)} of {len(machines)} fell silent")
 
     def models(self) -> dict[ModelName, Model]:
         return dict(self.catalog.read(self.state).catalog.models)

@@ -4,7 +4,6 @@ import argparse
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
 from itertools import count
 
 from msgspec import Struct
@@ -107,7 +106,6 @@ class Run:
     def _fault(self, fault: Fault) -> None:
         world = self.world
         world.seen[f"fault {fault.kind}"] += 1
-        world.faulty = True
         after, seconds = world.kernel.after, fault.seconds
         machines = list(world.machines.values())
         machine = machines[fault.target % len(machines)]
@@ -131,17 +129,23 @@ class Run:
             case "control_cut":
                 self._cut(self.controls[at], seconds)
             case "router_cut":
-                self._cut(self.routers[fault.target % len(self.routers)], seconds)
+                router = self.routers[fault.target % len(self.routers)]
+                router.excused = True
+                self._cut(router, seconds)
             case "agent_kill":
+                machine.fall()
                 machine.kill_agent()
                 after(seconds, machine.start_agent)
             case "node_off" if machine.on:
+                machine.fall()
                 machine.power_off()
                 after(seconds, machine.power_on)
             case "node_cut" if machine.agent is not None:
+                machine.fall()
                 self._cut(machine.agent, seconds)
             case "many_cut":
                 for each in machines[: len(machines) * 2 // 3]:
+                    each.fall()
                     if each.agent is not None:
                         self._cut(each.agent, seconds)
             case "nats_down":
@@ -235,9 +239,6 @@ def main() -> int:
         f"{steps // chosen.seeds} steps and {passes // chosen.seeds} passes each; {failed} failed"
     )
     return 1 if failed else 0
-
-
-_Call = Callable[[], None]
 
 if __name__ == "__main__":
     sys.exit(main())

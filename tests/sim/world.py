@@ -44,8 +44,6 @@ class World:
         """What this schedule came past: a run that never met anything proves nothing."""
         self.lost_answers = 0.0
         """Share of answers that do not come."""
-        self.faulty = False
-        """A fault is on, or its traces may not be gone: replicas may fall below what is kept otherwise."""
 
     @property
     def now(self) -> float:
