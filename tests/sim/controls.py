@@ -49,7 +49,6 @@ class Control(Program):
         self.hearing = Hearing()
         self.commands: deque[Command] = deque()
         self.state = FleetState()
-        self.passes = 0
         self._clock = Clock()
         self._catalog = CurrentCatalog()
         self._events = 0
@@ -68,20 +67,17 @@ class Control(Program):
         return self._clock.read(codec.seconds(newest) if newest else 0.0, self.world.now)
 
     def beat(self) -> ControlBeat:
+        log_id = self.state.log_id
+        assert log_id is not None
         return ControlBeat(
             control=self.leadership.control,
             incarnation=self.leadership.incarnation,
             leading=self.leadership.holds(self.state),
             epoch=self.leadership.fence or self.state.fence,
-            log=self.state.log_id,
+            log=log_id,
             head=self.state.sequence,
             routing=0,
         )
-
-    @property
-    def given(self) -> list[Command]:
-        """Commands that it has not answered."""
-        return list(self.commands)
 
     def before_change(self) -> None:
         if self.runs:
@@ -167,7 +163,7 @@ class Control(Program):
         silence = self.hearing.measure(self.world.now)
         models = None if current.refused else current.catalog.models
         decision = decide(self.state, models, silence, envelope.now)
-        self.passes += 1
+        self.world.passes += 1
         self._wake_at = decision.wake_at
         for batch in batches(decision.drafts):
             if not (yield from self._write(envelope, batch)):
@@ -185,9 +181,7 @@ class Control(Program):
         self._events += 1
         id_ = EventId(f"{self.name}-{self._start}-claim-{self._events}")
         event = self._envelope(now).seal(subjects.CONTROL_EPOCH, "control.claimed", document, id_)
-        fence = yield from self.ask(
-            lambda: self.world.log.write(event, expected, self.world.now)
-        )
+        fence = yield from self.ask(lambda: self.world.log.write(event, expected, self.world.now))
         if isinstance(fence, Lost):
             return
         if fence is None:
@@ -207,9 +201,7 @@ class Control(Program):
             epoch=self.leadership.fence,
         )
 
-    def _write(
-        self, envelope: Envelope, drafts: Sequence[Draft]
-    ) -> Generator[float, None, bool]:
+    def _write(self, envelope: Envelope, drafts: Sequence[Draft]) -> Generator[float, None, bool]:
         batch = [envelope.draft(draft) for draft in drafts]
         fence = self.leadership.fence
         while True:
@@ -254,7 +246,7 @@ class Control(Program):
                 self.hearing.node(NodeId(program.name), at)
             case Router():
                 self.hearing.router(program.id, program.incarnation, program.applied_at(at), at)
-            case Control() if program is not self:
+            case Control() if program is not self and program.state.log_id is not None:
                 self.leadership.heard(program.beat(), at)
             case _:
                 pass

@@ -26,7 +26,7 @@ class Engine:
     streams: int = 0
     terminated: bool = False
     readied: bool = False
-    tags: set[str] = field(default_factory=set)
+    tags: set[str] = field(default_factory=set[str])
 
     @property
     def replica(self) -> ReplicaId:

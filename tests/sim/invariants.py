@@ -41,7 +41,9 @@ class Invariants:
         held = self.state.held(message.subject)
         document = None if held is None else held.document
         if event.src.startswith("control/") and message.subject not in _NO_EPOCH:
-            check(event.epoch == self.fence, f"{event.type} of epoch {event.epoch}, not {self.fence}")
+            check(
+                event.epoch == self.fence, f"{event.type} of epoch {event.epoch}, not {self.fence}"
+            )
         match document:
             case ControlEpoch():
                 self.fence = message.sequence
@@ -75,18 +77,15 @@ class Invariants:
 
     def _room(self, replica: ReplicaDocument) -> None:
         """What it is given, no other replica has: a card as little as a port."""
-        mine = {(plan.node, gpu) for plan in replica.shards for gpu in plan.gpus}
-        ports = {(plan.node, plan.port) for plan in replica.shards}
+        mine, cards = _given(replica), [(p.node, gpu) for p in replica.shards for gpu in p.gpus]
         for held in self.state.replicas.values():
-            other = held.document
-            if other.id == replica.id:
-                continue
-            shared = mine & {(plan.node, gpu) for plan in other.shards for gpu in plan.gpus}
-            shared |= ports & {(plan.node, plan.port) for plan in other.shards}
-            self.world.check(not shared, f"{replica.id} and {other.id} both have {shared}")
-        for node, gpu in mine:
-            cards = {card.uuid for card in self.world.machines[node].cards}
-            self.world.check(gpu in cards, f"{replica.id} has {gpu}, which {node} has not")
+            if held.document.id != replica.id:
+                shared = mine & _given(held.document)
+                both = f"{replica.id} and {held.document.id}"
+                self.world.check(not shared, f"{both} both have {shared}")
+        for node, gpu in cards:
+            known = {card.uuid for card in self.world.machines[node].cards}
+            self.world.check(gpu in known, f"{replica.id} has {gpu}, which {node} has not")
 
     def _endpoints(self, document: EndpointShard) -> None:
         """What is routed was ready, by its agent's word, in this very start."""
@@ -102,9 +101,13 @@ class Invariants:
         machines = self.world.machines.values()
         fell = self.world.machines[node].fell_at
         silent = [m for m in machines if m.agent is None or not m.agent.speaks]
-        sudden = [m for m in silent if abs(m.fell_at - fell) < 50.0 and m.fell_at < self.world.now - 6]
+        sudden = [
+            m for m in silent if abs(m.fell_at - fell) < 50.0 and m.fell_at < self.world.now - 6
+        ]
         many = len(sudden) >= 3 and len(sudden) * 2 > len(machines)
-        self.world.check(not many, f"{node} is lost, though {len(sudden)} of {len(machines)} fell silent")
+        self.world.check(
+            not many, f"{node} is lost, though {len(sudden)} of {len(machines)} fell silent"
+        )
 
     def models(self) -> dict[ModelName, Model]:
         return dict(self.catalog.read(self.state).catalog.models)
@@ -121,6 +124,12 @@ class Invariants:
             again = [self.world.random.choice(log) for _ in range(5)]
             refolded = _folded([*documents, *log[cut:], *again])
             self.world.check(refolded == lived, f"from STATE at {cut} and the tail, it is another")
+
+
+def _given(replica: ReplicaDocument) -> set[tuple[str, str]]:
+    """Cards and ports, each with its node."""
+    cards = {(plan.node, gpu) for plan in replica.shards for gpu in plan.gpus}
+    return {*cards, *((plan.node, f"port {plan.port}") for plan in replica.shards)}
 
 
 _NO_EPOCH = {subjects.GENESIS, subjects.CONTROL_EPOCH}

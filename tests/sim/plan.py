@@ -61,7 +61,9 @@ def draw(seed: int) -> Plan:
     first = tuple(_entry(random, n) for n in range(random.randint(1, 6)))
     applies = [Apply(5.0, first)]
     for _ in range(random.randint(0, 6)):
-        applies.append(Apply(random.uniform(30.0, quiet_at - 60), _changed(random, applies[-1].models)))
+        applies.append(
+            Apply(random.uniform(30.0, quiet_at - 60), _changed(random, applies[-1].models))
+        )
     faults = tuple(
         Fault(
             at=random.uniform(10.0, quiet_at - 120),
@@ -84,13 +86,11 @@ def draw(seed: int) -> Plan:
 
 
 def _entry(random: Random, number: int) -> Entry:
-    gang = False and random.random() < 0.15
     return Entry(
         name=f"model-{number}",
         replicas=random.randint(0, 4),
         version=1,
-        cards=8 if gang else random.choice([0, 1, 1, 2, 4, 8]),
-        nodes=2 if gang else 1,
+        cards=random.choice([0, 1, 1, 2, 4, 8]),
         never=random.random() < 0.1,
         grace=random.choice([10, 60]),
     )
@@ -111,13 +111,15 @@ def _changed(random: Random, models: tuple[Entry, ...]) -> tuple[Entry, ...]:
                 name=old.name, replicas=old.replicas, version=old.version + 1, cards=old.cards,
                 nodes=old.nodes, never=random.random() < 0.2, grace=old.grace,
             )  # fmt: skip
-        case _ if found:
+        case 3 if found:
             at = random.randrange(len(found))
             old = found[at]
             found[at] = Entry(
                 name=old.name, replicas=random.randint(0, 5), version=old.version, cards=old.cards,
                 nodes=old.nodes, never=old.never, grace=old.grace,
             )  # fmt: skip
+        case _:
+            pass
     return tuple(found)
 
 

@@ -19,7 +19,9 @@ BETWEEN_SECONDS = 4.0
 class Router(Program):
     """One start of a router, with its clients."""
 
-    def __init__(self, world: World, name: str, start: int, find: Callable[[Endpoint], Engine | None]) -> None:
+    def __init__(
+        self, world: World, name: str, start: int, find: Callable[[Endpoint], Engine | None]
+    ) -> None:
         super().__init__(world, name)
         self.id = RouterId(name)
         self.incarnation = f"{name}-{start}"

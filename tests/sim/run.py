@@ -1,5 +1,7 @@
 """Runs one schedule and says what it came past. `python -m tests.sim.run --seeds 2000`."""
 
+# ruff: noqa: T201 - it prints what it found.
+
 import argparse
 import sys
 import time
@@ -18,11 +20,12 @@ from services.control.commanding.commands import Actor, plan_apply
 from services.fleet.standing import stand_all
 from services.log.append import Sealed
 from tests.builders import LOG_ID
-from tests.sim.agents import Agent, Machine
+from tests.sim.agents import Machine
 from tests.sim.controls import Command, Control
 from tests.sim.engines import Engine
+from tests.sim.faults import strike
 from tests.sim.invariants import Invariants
-from tests.sim.plan import Apply, Fault, Plan, draw, source
+from tests.sim.plan import Plan, draw, source
 from tests.sim.routers import Router
 from tests.sim.world import Violation, World
 
@@ -50,7 +53,6 @@ class Run:
         self.invariants = Invariants(world)
         world.watchers.append(self.invariants)
         self._starts = count(1)
-        self._passes = 0
         self._last = plan.applies[-1]
         genesis = Event(
             id=EventId("genesis"), log=log_prefix(LOG_ID), type="log.begun",
@@ -62,10 +64,11 @@ class Run:
             fabric = f"ib-{number % 2}"
             Machine(world, f"node-{number}", plan.cards, "h100-80gb", fabric).start_agent()
         self.controls = [self._control(f"control-{n + 1}") for n in range(plan.controls)]
-        self.routers = [Router(world, f"router-{n + 1}", 1, self._find) for n in range(plan.routers)]
+        self.routers = [
+            Router(world, f"router-{n + 1}", 1, self._find) for n in range(plan.routers)
+        ]
         self._apply_next(0)
-        for fault in plan.faults:
-            world.kernel.after(fault.at, lambda fault=fault: self._fault(fault))
+        strike(world, plan.faults, self.controls, self.routers, self._control)
 
     def _control(self, name: str) -> Control:
         return Control(self.world, name, next(self._starts))
@@ -101,74 +104,6 @@ class Run:
 
         self.world.kernel.after(max(0.0, apply.at - self.world.now), give)
 
-    # What fails
-
-    def _fault(self, fault: Fault) -> None:
-        world = self.world
-        world.seen[f"fault {fault.kind}"] += 1
-        after, seconds = world.kernel.after, fault.seconds
-        machines = list(world.machines.values())
-        machine = machines[fault.target % len(machines)]
-        at = fault.target % len(self.controls)
-        match fault.kind:
-            case "control_kill":
-                old = self.controls[at]
-                old.kill()
-                for command in old.given:
-                    command.given = False
-                self._passes += old.passes
-
-                def begin() -> None:
-                    self.controls[at] = self._control(old.name)
-
-                after(seconds, begin)
-            case "control_pause":
-                paused = self.controls[at]
-                paused.pause()
-                after(seconds, paused.go_on)
-            case "control_cut":
-                self._cut(self.controls[at], seconds)
-            case "router_cut":
-                router = self.routers[fault.target % len(self.routers)]
-                router.excused = True
-                self._cut(router, seconds)
-            case "agent_kill":
-                machine.fall()
-                machine.kill_agent()
-                after(seconds, machine.start_agent)
-            case "node_off" if machine.on:
-                machine.fall()
-                machine.power_off()
-                after(seconds, machine.power_on)
-            case "node_cut" if machine.agent is not None:
-                machine.fall()
-                self._cut(machine.agent, seconds)
-            case "many_cut":
-                for each in machines[: len(machines) * 2 // 3]:
-                    each.fall()
-                    if each.agent is not None:
-                        self._cut(each.agent, seconds)
-            case "nats_down":
-                world.set_nats(False)
-                after(seconds, lambda: world.set_nats(True))
-            case "engine_crash" if machine.engines:
-                machine.crash(machine.engines[fault.target % len(machine.engines)], "fault")
-            case "answers_lost":
-                world.lost_answers = 0.3
-
-                def heal() -> None:
-                    world.lost_answers = 0.0
-
-                after(seconds, heal)
-            case _:
-                pass
-
-    def _cut(self, program: Agent | Control | Router, seconds: float) -> None:
-        program.set_link(False)
-        self.world.kernel.after(seconds, lambda: program.set_link(True))
-
-    # How it ends
-
     def run(self) -> Done:
         world = self.world
         world.kernel.run(self.plan.quiet_at + SETTLE_SECONDS)
@@ -183,7 +118,7 @@ class Run:
             seed=self.plan.seed,
             steps=world.kernel.steps,
             events=world.log.head,
-            passes=self._passes + sum(control.passes for control in self.controls),
+            passes=world.passes,
             digest=self.invariants.state.digest(),
             seen=world.seen,
         )
@@ -239,6 +174,7 @@ def main() -> int:
         f"{steps // chosen.seeds} steps and {passes // chosen.seeds} passes each; {failed} failed"
     )
     return 1 if failed else 0
+
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -42,6 +42,8 @@ class World:
         self.watchers: list[Watcher] = []
         self.seen: Counter[str] = Counter()
         """What this schedule came past: a run that never met anything proves nothing."""
+        self.passes = 0
+        """Decisions made."""
         self.lost_answers = 0.0
         """Share of answers that do not come."""
 
