@@ -7,18 +7,20 @@ that says where LOG holds the message.
 
 How it fails: NATS away or no consumer: Unavailable, ApiError. A message missing, the consumer gone, no
 beat, what is no message of STATE: Ended. Whoever has taken a part by then has a part, and knows it.
+Messages that are said to be left and do not come: another consumer counts anew, from there on.
 """
 
 import asyncio
 import secrets
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
 from msgspec import Struct
 
 from schemas import codec, subjects
 from services.log import api, pull, wire
 from services.log.connect import Connection
-from services.log.pull import Ended, position
+from services.log.pull import Ended, Miscounted, Position, position
 from services.log.stored import Stored
 
 BATCH = 5000
@@ -98,49 +100,81 @@ def _heed_status(found: Scanned, header: bytes) -> None:
 
 async def state_parts(connection: Connection) -> AsyncGenerator[list[Stored]]:
     """All of STATE in its order, as it comes. Ends at its end, and not before, or raises."""
-    inbox = f"{connection.inbox}.{secrets.token_hex(8)}"
-    async with wire.opened(connection.door, connection.name, inbox) as (reader, writer):
-        name, left = await _create(connection)
-        if not left:
+    read, tries = _Reading(), 0
+    while True:
+        try:
+            async with aclosing(_parts(connection, read)) as parts:
+                async for documents in parts:
+                    yield documents
+        except Miscounted:
+            tries += 1
+            if tries == pull.COUNTS:
+                raise
+            read = _Reading(read.sequence)
+        else:
             return
-        verb = f"$JS.API.CONSUMER.MSG.NEXT.{subjects.STATE}.{name}"
-        ask = _publication(verb, inbox, _request())
-        writer.write(ask * IN_FLIGHT)
-        delivered, asked, rest = 0, BATCH * IN_FLIGHT, b""
-        while left:
-            data = rest + await _more(reader)
-            found = scan(data)
-            rest = data[found.used :]
-            writer.write(b"PONG\r\n" * found.pings)
-            left = _check(found, delivered, left)
-            delivered += len(found.documents)
-            yield found.documents
-            if asked - delivered <= BATCH * (IN_FLIGHT - 1):
-                writer.write(ask)
-                asked += BATCH
 
 
-def _check(found: Scanned, delivered: int, left: int) -> int:
-    """How many are left. Raises Ended if any is missing, or if there will be no more."""
-    if found.documents:
-        at = position(found.reply)
-        if at.delivered != delivered + len(found.documents):
-            raise Ended("a message was lost")
-        left = at.pending
-    if found.beat is not None and found.beat[1] != delivered + found.beat[0]:
-        raise Ended("a message was lost before a beat")
-    if found.refused and left:
-        raise Ended(f"{found.refused}; {left} messages are missing")
-    return left
+class _Reading(Struct):
+    """How far one consumer has been read."""
+
+    sequence: int = 0
+    """Of STATE, up to which all has come."""
+    delivered: int = 0
+    left: int = 0
+    idle_beats: int = 0
 
 
-async def _create(connection: Connection) -> tuple[str, int]:
-    """A consumer from STATE's first message on: its name, and how many there are."""
+async def _parts(connection: Connection, read: _Reading) -> AsyncGenerator[list[Stored]]:
+    inbox = f"{connection.inbox}.{secrets.token_hex(8)}"
     name = f"b{secrets.token_hex(8)}"
-    config = {"deliver_policy": "all", "name": name} | pull.EPHEMERAL
-    body = {"stream_name": subjects.STATE, "config": config}
+    async with wire.opened(connection.door, connection.name, inbox) as (reader, writer):
+        try:
+            read.left = await _create(connection, name, read.sequence + 1)
+            verb = f"$JS.API.CONSUMER.MSG.NEXT.{subjects.STATE}.{name}"
+            ask = _publication(verb, inbox, _request())
+            asked, rest = 0, b""
+            while read.left:
+                while asked - read.delivered <= BATCH * (IN_FLIGHT - 1):
+                    writer.write(ask)
+                    asked += BATCH
+                data = rest + await _more(reader)
+                found = scan(data)
+                rest = data[found.used :]
+                writer.write(b"PONG\r\n" * found.pings)
+                _check(found, read)
+                yield found.documents
+        finally:
+            await pull.delete(connection, subjects.STATE, name)
+
+
+def _check(found: Scanned, read: _Reading) -> None:
+    """Raises Ended if any is missing, or if there will be no more."""
+    before = read.delivered
+    if found.documents:
+        _count(read, position(found.reply), len(found.documents))
+    if found.beat is not None and found.beat[1] != before + found.beat[0]:
+        raise Ended("a message was lost before a beat")
+    if found.refused and read.left:
+        raise Ended(f"{found.refused}; {read.left} messages are missing")
+    read.idle_beats += found.beat is not None
+    if read.left and read.idle_beats == pull.IDLE_BEATS:
+        raise Miscounted(read.left)
+
+
+def _count(read: _Reading, at: Position, documents: int) -> None:
+    read.delivered += documents
+    if at.delivered != read.delivered:
+        raise Ended("a message was lost")
+    read.sequence, read.left, read.idle_beats = at.sequence, at.pending, 0
+
+
+async def _create(connection: Connection, name: str, first: int) -> int:
+    """A consumer from a sequence of STATE on. Returns how many there are."""
+    config = {"deliver_policy": "by_start_sequence", "opt_start_seq": first, "name": name}
+    body = {"stream_name": subjects.STATE, "config": config | pull.EPHEMERAL}
     verb = f"CONSUMER.CREATE.{subjects.STATE}.{name}"
-    return name, (await api.call(connection, verb, body, pull.Created)).num_pending
+    return (await api.call(connection, verb, body, pull.Created)).num_pending
 
 
 def _request() -> bytes:

@@ -1,8 +1,9 @@
 """One ephemeral pull consumer: messages of a stream in order, or a reason why that ended.
 
 Both readers of whole streams (Tail, read_state) are built on it. It believes in nothing: the
-consumer's own sequence must rise by one, and something must come with every beat. Any doubt ends it
-(Ended), and the reader makes another one from where it stands.
+consumer's own sequence must rise by one, something must come with every beat, and messages that are
+said to be there must come before the second beat. Any doubt ends it (Ended), and the reader makes
+another one from where it stands. The consumer is deleted when its reader leaves it.
 """
 
 import asyncio
@@ -22,7 +23,11 @@ BEAT_SECONDS = 1.0
 SILENCE_SECONDS = 2.5 * BEAT_SECONDS
 EXPIRES_SECONDS = 30.0
 ABANDONED_SECONDS = 30.0
-"""The server removes a consumer that nobody has pulled from for so long."""
+"""The server removes a consumer that nobody has pulled from for so long: of a reader that was killed."""
+IDLE_BEATS = 2
+"""In a row, without a message: what is said to be there does not come."""
+COUNTS = 3
+"""Consumers that a read makes at most, one after the other, as each counts what is not there."""
 _SECOND = 1_000_000_000
 
 EPHEMERAL: dict[str, Any] = {
@@ -38,6 +43,13 @@ _OVER = ("404", "408")
 
 class Ended(Exception):
     """This consumer is not to be trusted any more, and why."""
+
+
+class Miscounted(Ended):
+    """The consumer is at its end, and says that messages are left: they were replaced meanwhile."""
+
+    def __init__(self, pending: int) -> None:
+        super().__init__(f"{pending} messages should be there and do not come")
 
 
 class Created(Struct, frozen=True):
@@ -65,6 +77,11 @@ def position(reply: str) -> Position:
     return Position(int(words[-4]), int(words[-3]), int(words[-2]) / _SECOND, int(words[-1]))
 
 
+async def delete(connection: Connection, stream: str, consumer: str) -> None:
+    """Nobody waits for it: where it is lost, the consumer ends as an abandoned one."""
+    await connection.publish(f"$JS.API.CONSUMER.DELETE.{stream}.{consumer}", b"")
+
+
 class Pull:
     """Use as `async with`, which may raise ApiError or Unavailable; then `take` again and again."""
 
@@ -80,6 +97,7 @@ class Pull:
         self._wake = asyncio.Event()
         self._lost = False
         self._delivered: int = 0
+        self._idle_beats = 0
         self._left = 0
         """Messages that the server may still send without being asked again."""
 
@@ -101,6 +119,7 @@ class Pull:
     async def __aexit__(self, *_: object) -> None:
         self._connection.on_change.remove(self._on_change)
         await self._subscription.close()
+        await delete(self._connection, self._stream, self._name)
 
     async def take(self) -> list[Message]:
         """What has come, in order. Empty: nothing came for as long as a request lasts."""
@@ -146,6 +165,9 @@ class Pull:
         if code == _BEAT:
             if int(message.headers.get("Nats-Last-Consumer", self._delivered)) != self._delivered:
                 raise Ended("a message was lost before a beat")
+            self._idle_beats += 1
+            if self.pending and self._idle_beats == IDLE_BEATS:
+                raise Miscounted(self.pending)
         elif code in _OVER:
             self._left = 0
         else:
@@ -157,6 +179,7 @@ class Pull:
             raise Ended("a message was lost")
         self._delivered = found.delivered
         self.pending = found.pending
+        self._idle_beats = 0
         self._left -= 1
 
     def _on_message(self, message: Message) -> None:

@@ -2,20 +2,25 @@
 
 import asyncio
 import random
+import re
+from collections.abc import Callable
 
 import pytest
+from msgspec import Struct
 
 from schemas import subjects
 from services.log import bulk, pull, streams
 from services.log.api import call
 from services.log.connect import Connection
+from services.log.history import read_range
 from services.log.message import Unavailable
 from services.log.snapshot import get, get_from_log, read_history, read_state
 from services.log.stored import Stored
 from services.log.tail import Tail
 from tests.support.events import an_event, value_of
 from tests.support.nats_server import NatsServer
-from tests.support.proxy import Proxy, up_to
+from tests.support.proxy import Frame, Proxy, up_to
+from tests.support.waiting import eventually
 
 SUBJECT = "flotilla.log.s.assignment.n{}"
 
@@ -187,3 +192,75 @@ async def test_the_past_of_a_subject_is_read_oldest_first(log: Connection) -> No
         (5, 2),
     ]
     assert await read_history(log, SUBJECT.format(3), 100) == []
+
+
+class _Names(Struct):
+    total: int
+
+
+async def consumers(connection: Connection) -> int:
+    """Of all streams of the log."""
+    verbs = [f"CONSUMER.NAMES.{name}" for name in (subjects.LOG, subjects.STATE)]
+    return sum([(await call(connection, verb, {}, _Names)).total for verb in verbs])
+
+
+async def test_no_consumer_outlives_its_reader(
+    log: Connection, lossy: Connection, proxy: Proxy
+) -> None:
+    for number in range(50):
+        await write(log, SUBJECT.format(number % 5))
+    await state_holds(log, 50)
+    for _ in range(10):
+        await read_state(log)
+        await read_history(log, SUBJECT.format(1), 50)
+        async for _ in read_range(log, 1, 20):
+            break
+    following = asyncio.ensure_future(anext(Tail(log, 50).batches()))
+    await eventually(lambda: consumers(log), "a consumer is there")
+    following.cancel()
+    proxy.drop = up_to(1, lambda frame: "$JS.ACK" in frame.reply)
+    with pytest.raises(Unavailable, match="a message was lost"):
+        await read_state(lossy)
+
+    async def none_is_left() -> bool:
+        return await consumers(log) == 0
+
+    # The server would remove abandoned ones after 30 s.
+    await eventually(none_is_left, "no consumer is left", cap_seconds=15)
+
+
+def claims(count: bytes, times: int) -> Callable[[Frame], bytes | None]:
+    """Answers that make a consumer, the first `times` of them, say that it has so many messages."""
+    left = [b"NATS/1.0\r\n\r\n"] * times
+
+    def change(frame: Frame) -> bytes | None:
+        made = b"consumer_create_response" in frame.body
+        return (
+            left.pop() + re.sub(rb'("num_pending":)\d+', rb"\g<1>" + count, frame.body)
+            if made and left
+            else None
+        )
+
+    return change
+
+
+@pytest.mark.parametrize("times", [1, 2])
+async def test_messages_that_are_counted_and_do_not_come_are_counted_anew(
+    lossy: Connection, proxy: Proxy, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    monkeypatch.setattr(pull, "BEAT_SECONDS", 0.2)
+    proxy.change = claims(b"7", times)
+    assert await read_state(lossy) == ([], 0)
+    proxy.change = claims(b"7", times)
+    assert await read_history(lossy, SUBJECT.format(1), 50) == []
+
+
+async def test_a_server_that_never_stops_counting_what_is_not_there_is_unavailable(
+    lossy: Connection, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pull, "BEAT_SECONDS", 0.2)
+    proxy.change = claims(b"7", 9)
+    with pytest.raises(Unavailable, match="7 messages should be there and do not come"):
+        await read_state(lossy)
+    with pytest.raises(Unavailable, match="7 messages should be there and do not come"):
+        await read_history(lossy, SUBJECT.format(1), 50)
