@@ -14,6 +14,9 @@ from services.log.permissions import User
 from services.runtime.files import write_atomically
 
 LOOPBACK = server.LOOPBACK
+ADMIN = User("admin")
+OPERATOR = User("operator", "cli")
+"""For the `nats` command line, and to read the journal: reads everything."""
 
 
 class Doors(Struct, frozen=True, kw_only=True, rename="kebab"):

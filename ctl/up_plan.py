@@ -6,7 +6,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ctl.admitted import INCLUDED, admit
-from ctl.doors import CLOSED, Doors, agent_user, control_url, door, nats_url, router_user
+from ctl.doors import (
+    ADMIN,
+    CLOSED,
+    OPERATOR,
+    Doors,
+    agent_user,
+    control_url,
+    door,
+    nats_url,
+    router_user,
+)
 from ctl.failure import Exit, Failure
 from ctl.ports import free, holder
 from ctl.remembered import Ports
@@ -19,9 +29,6 @@ from services.runtime.names import own_name
 
 LOOPBACK = server.LOOPBACK
 CONTROL = User("control")
-ADMIN = User("admin")
-OPERATOR = User("operator", "cli")
-"""For the `nats` command line: reads everything."""
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,16 @@
 """`python -m services.journal export|import|verify`: words, settings, and how it ends. Wiring only."""
 
 import asyncio
+import errno
 import os
+import shlex
 import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC
 from pathlib import Path
 
+import msgspec
 from msgspec import Struct
 
 from services.fleet.settings import usage
@@ -15,9 +18,9 @@ from services.fleet.telling.moments import Moment, moment
 from services.fleet.units import Wrong
 from services.journal.checks import Finding
 from services.journal.export import Export, Span, summary
-from services.journal.folder import Folder, Torn, writing
+from services.journal.folder import Folder, Manifest, Torn, writing
 from services.journal.importing import Import
-from services.journal.verify import Verify
+from services.journal.verify import Verify, report
 from services.journal.verify import summary as verified
 from services.log.api import ApiError
 from services.log.connect import Connection
@@ -32,11 +35,14 @@ from services.settings_io import or_exit
 
 CONNECT_SECONDS = 5.0
 """A first link takes milliseconds; who waits longer should be told."""
-VERBS = ("export", "import", "verify")
-OWN = ("since", "until")
+OWN = {"export": ("since", "until"), "import": (), "verify": ("since", "output")}
+PLACE = "data"
+"""Which fleet is meant, for what is typed next; where its NATS is, the settings say."""
+FORMS = ("table", "json")
+FULL = (errno.ENOSPC, errno.EDQUOT)
 HELP = """usage: flotilla journal export DIR [--since MOMENT] [--until MOMENT]
        flotilla journal import DIR
-       flotilla journal verify [--since MOMENT]
+       flotilla journal verify [--since MOMENT] [--output table|json]
 
 A moment is a sequence of the log, or a time: 2026-11-29T03:12:00Z. Each verb also takes:
 
@@ -51,6 +57,7 @@ class Words(Struct, frozen=True):
     since: Moment | None
     until: Moment | None
     settings: tuple[str, ...]
+    output: str = FORMS[0]
 
 
 def main() -> int:
@@ -85,21 +92,26 @@ def read_words(argv: Sequence[str], now: float) -> Words:
         name, equals, value = word.removeprefix("--").partition("=")
         if not word.startswith("--"):
             plain.append(word)
-        elif name in OWN:
+        elif name in {PLACE, *(each for names in OWN.values() for each in names)}:
             own[name] = value if equals else next(words, "")
         else:
             settings += [word] if equals else [word, *([text] if (text := next(words, "")) else [])]
     verb = plain[0] if plain else ""
-    if verb not in VERBS or len(plain) != (1 if verb == "verify" else 2):
+    if verb not in OWN or len(plain) != (1 if verb == "verify" else 2):
         raise _misused(f"`{' '.join(plain)}` is not how a journal is asked")
-    if wrong := set(own) - {"export": {*OWN}, "verify": {"since"}}.get(verb, set()):
+    if not plain[-1]:
+        raise _misused("DIR is empty")
+    if wrong := set(own) - {PLACE, *OWN[verb]}:
         raise _misused(f"journal {verb} takes no --{min(wrong)}")
+    if (output := own.get("output", FORMS[0])) not in FORMS:
+        raise _misused(f"`{output}` is no form: {' or '.join(FORMS)}")
     return Words(
         verb,
         Path(plain[-1]),
         _moment(own.get("since"), now),
         _moment(own.get("until"), now),
         tuple(settings),
+        output,
     )
 
 
@@ -155,11 +167,33 @@ async def _asked(verb: Callable[[], Awaitable[int]]) -> int:
 async def _export(words: Words, connection: Connection) -> int:
     try:
         with writing(words.folder) as folder:
-            added = await Export(connection, folder, err).run(Span(words.since, words.until))
+            before = folder.manifest
+            try:
+                await Export(connection, folder, err).run(Span(words.since, words.until))
+            finally:  # Also where it is cut off: the next one goes on there.
+                out(_added(before, folder.manifest))
+            out(f"{words.folder} holds {summary(folder.manifest)}")
     except BlockingIOError as error:
         raise Failure(Exit.REFUSED, "busy", f"another export writes to {words.folder}") from error
-    out(f"{added} events added; {words.folder} holds {summary(folder.manifest)}")
+    except OSError as error:
+        raise _not_written(words.folder, error) from error
     return Exit.YES
+
+
+def _added(before: Manifest, held: Manifest) -> str:
+    added = held.events - before.events
+    return f"{added} events added" + (f" behind {before.last}" if added and before.last else "")
+
+
+def _not_written(folder: Path, error: OSError) -> Failure:
+    full = error.errno in FULL
+    return Failure(
+        Exit.REFUSED,
+        "disk_full" if full else "not_written",
+        f"{folder} {'has no room left' if full else 'cannot be written to'}: {error}",
+        why="what was exported until then is whole and counts; the same command goes on there",
+        steps=[f"flotilla journal export {shlex.quote(str(folder))}"],
+    )
 
 
 async def _import(words: Words, connection: Connection) -> int:
@@ -173,8 +207,14 @@ async def _import(words: Words, connection: Connection) -> int:
 
 
 async def _verify(words: Words, connection: Connection) -> int:
-    found = await Verify(connection, _found, err).run(words.since)
-    out(verified(found))
+    findings: list[Finding] = []
+    as_json = words.output == "json"
+    tell = findings.append if as_json else _found
+    found = await Verify(connection, tell, err).run(words.since)
+    if as_json:
+        out_as_it_is(msgspec.json.encode(report(found, findings)).decode())
+    else:
+        out(verified(found))
     return Exit.NO if found.findings else Exit.YES
 
 

@@ -2,7 +2,8 @@
 
 The files are gzip; each commit adds a member to the newest one, syncs it, and only then replaces the
 manifest. What stands behind the size that the manifest names was cut off in mid-write: it is cut away
-when the next export begins.
+when the next export begins. Before a file is made, the manifest says that it is being made: what else
+stands under the name of one is somebody else's, and is never written over.
 
 How it fails: a disk that refuses raises OSError; files that are not what the manifest says, Torn;
 files named like ours that no manifest knows of, Failure.
@@ -91,6 +92,8 @@ class Manifest(Struct, frozen=True):
     """Oldest first: after a recovery a log has another id."""
     segments: tuple[Segment, ...] = ()
     files: tuple[File, ...] = ()
+    begun: str = ""
+    """A file that is being made; it does not count yet. Empty: none is."""
     format: int = FORMAT
 
     @property
@@ -132,13 +135,19 @@ def _refuse_what_is_not_known(path: Path) -> None:
         return
     if found := sorted(each.name for each in path.iterdir() if _OURS.fullmatch(each.name)):
         more = f" and {len(found) - 3} more" if len(found) > 3 else ""
-        raise Failure(
-            Exit.REFUSED,
-            "no_manifest",
-            f"{path} holds {', '.join(found[:3])}{more}, and no {MANIFEST} that knows of them",
-            why="an export would write over them",
-            steps=["flotilla journal export ANOTHER-FOLDER"],
+        raise _foreign(
+            path, f"{', '.join(found[:3])}{more}", f"and no {MANIFEST} that knows of them"
         )
+
+
+def _foreign(path: Path, names: str, unknown: str) -> Failure:
+    return Failure(
+        Exit.REFUSED,
+        "foreign_files",
+        f"{path} holds {names}, {unknown}",
+        why="an export would write over them",
+        steps=["flotilla journal export ANOTHER-FOLDER"],
+    )
 
 
 class Folder:
@@ -165,11 +174,22 @@ class Folder:
             lines = b"".join(map(encode, documents))
             packed = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP)
             content = packed.compress(lines) + packed.flush()
+            self._make(base.name)
             write_atomically(self.path / base.name, content)
             base = replace(base, sha256=hashlib.sha256(lines).hexdigest())
             segment = replace(segment, base=base)
-        self._note(replace(self.manifest, segments=(*self.manifest.segments, segment)))
+        self._note(replace(self.manifest, segments=(*self.manifest.segments, segment), begun=""))
         self.follow(log_id)
+
+    def _make(self, name: str) -> None:
+        """Raises Failure where somebody else's file has that name."""
+        held = self.manifest
+        file = self.path / name
+        bases = {each.base.name for each in held.segments if each.base}
+        known = {*bases, held.begun, *(each.name for each in held.files)}
+        if name not in known and file.exists() and file.stat().st_size:
+            raise _foreign(self.path, name, f"which its {MANIFEST} does not know of")
+        self._note(replace(held, begun=name))
 
     def follow(self, log_id: LogId) -> None:
         """The journal goes on in this log."""
@@ -226,10 +246,12 @@ class Folder:
         files = self.manifest.files
         held = files[-1] if files and files[-1].name == added.name else None
         size = 0 if held is None else held.size
+        if held is None:
+            self._make(added.name)
         _append(self.path / added.name, size, content)
         added = replace(added, size=size + len(content), sha256=self._hash.hexdigest())
         if held is None:
-            self._note(replace(self.manifest, files=(*files, added)))
+            self._note(replace(self.manifest, files=(*files, added), begun=""))
             return
         grown = replace(added, first=held.first, events=held.events + added.events)
         self._note(replace(self.manifest, files=(*files[:-1], grown)))

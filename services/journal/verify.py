@@ -34,6 +34,17 @@ class Verified(Struct):
     findings: int = 0
 
 
+class Report(Struct, frozen=True):
+    """For programs."""
+
+    first: int
+    last: int
+    events: int
+    documents: int
+    checkpoints: int
+    items: list[Finding]
+
+
 class Verify:
     """`run` once."""
 
@@ -96,6 +107,13 @@ class Verify:
             except ValueError as error:
                 reason = f"the checkpoint of {each.at} is of no use: {error}"
                 self._report([Finding(each.sequence, "checkpoint", reason)])
+
+
+def report(found: Verified, findings: list[Finding]) -> Report:
+    """All of it."""
+    return Report(
+        found.first, found.last, found.events, found.documents, found.checkpoints, findings
+    )
 
 
 def summary(found: Verified) -> str:

@@ -134,6 +134,7 @@ def test_a_second_machine_joins_serves_and_is_let_in_no_more(
     serve_on_both(up, tmp_path)
     blocking_until(lambda: both_used(up), "both endpoints have served")
     assert secrets_shown(up, second, joining.password) == []
+    assert_the_journal_is_within_reach(up, tmp_path / "journal")
 
     assert up.flotilla("join", "revoke", "node-2").returncode == Exit.YES
     assert "node-2" not in up.flotilla("join", "list", "-o", "name").stdout
@@ -158,6 +159,14 @@ def assert_only_what_a_second_machine_needs_is_open(up: Up) -> None:
     assert status == http.client.UNAUTHORIZED
     for name in ("users.conf", "users/control", "users/admin"):
         assert stat.S_IMODE((up.data / "nats" / name).stat().st_mode) == 0o600
+
+
+def assert_the_journal_is_within_reach(up: Up, folder: Path) -> None:
+    """By the doors of the data folder, as users and with TLS."""
+    assert up.flotilla("journal", "export", str(folder)).returncode == Exit.YES
+    assert up.flotilla("journal", "verify").returncode == Exit.YES
+    in_use = up.flotilla("journal", "import", str(folder))
+    assert (in_use.returncode, "[log_in_use]" in in_use.stderr) == (Exit.REFUSED, True), in_use
 
 
 def serve_on_both(up: Up, folder: Path) -> None:

@@ -15,6 +15,7 @@ from schemas import subjects
 from services.control.checkpoint import write as write_checkpoint
 from services.fleet.state import FleetState
 from services.fleet.telling.moments import AtSequence
+from services.journal import folder as folder_module
 from services.journal.export import Export, Span
 from services.journal.folder import MANIFEST, Folder, Torn, writing
 from services.journal.importing import Import
@@ -37,6 +38,7 @@ from tests.support.past import (
     lived,
     written,
 )
+from tests.support.small_disk import a_small_disk
 from tests.support.waiting import until
 
 NOW = 1_800_000_000.0
@@ -295,6 +297,70 @@ async def test_files_that_no_manifest_knows_of_are_left_alone(
     with pytest.raises(Failure, match=f"holds {name}, and no manifest.json"):
         await export(log, tmp_path)
     assert (tmp_path / name).read_bytes() == b"somebody's"
+
+
+async def test_a_foreign_file_under_the_name_of_ours_is_left_alone_also_beside_a_manifest(
+    log: Connection, tmp_path: Path
+) -> None:
+    past = begun().pass_by(5)
+    await written(log, past)
+    await export(log, tmp_path)
+    (held,) = Folder(tmp_path).manifest.files
+    foreign = tmp_path / "9999-12-31.jsonl.gz"
+    foreign.write_bytes(b"somebody's")
+    with writing(tmp_path) as folder:
+        folder.add(Stored(held.last + 1, "flotilla.log.e.x", b"{}", 253_402_214_400.0))
+        with pytest.raises(Failure, match="which its manifest"):
+            folder.commit()
+    assert foreign.read_bytes() == b"somebody's"
+    assert Folder(tmp_path).manifest.files == (held,)
+
+
+async def test_a_new_day_that_was_cut_off_is_begun_anew(
+    log: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await written(log, begun().pass_by(5))
+
+    def torn(path: Path, _size: int, content: bytes) -> None:
+        path.write_bytes(content[:-9])
+        raise OSError("killed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(folder_module, "_append", torn)
+        with pytest.raises(OSError, match="killed"):
+            await export(log, tmp_path)
+    assert Folder(tmp_path).manifest.events == 0
+    await export(log, tmp_path)
+    Folder(tmp_path).check(1)
+    assert Folder(tmp_path).manifest.events == 7
+
+
+async def test_a_full_disk_is_said_and_no_part_is_taken_for_the_whole(
+    nats: NatsServer, log: Connection, elsewhere: Connection, tmp_path: Path
+) -> None:
+    past = begun().pass_by(50)
+    await written(log, past)
+    command = [sys.executable, "-m", "services.journal", "export", "--nats-url", nats.url]
+    with a_small_disk(tmp_path / "disk", 1) as disk:
+        folder = disk.path / "journal"
+        await export(log, folder)
+        await written(log, past.pass_by(400))
+        disk.fill()
+        program = await asyncio.create_subprocess_exec(*command, str(folder), stdout=-1, stderr=-1)
+        out, err = await program.communicate()
+        assert (program.returncode, out.decode()) == (Exit.REFUSED, "0 events added\n")
+        error, why, step = err.decode().splitlines()
+        assert error.startswith(f"error: {folder} has no room left: ")
+        assert error.endswith(" [disk_full]")
+        assert "what was exported until then is whole" in why
+        assert step.endswith(f"flotilla journal export {folder}")
+        assert not list(folder.glob(".*.tmp"))
+        Folder(folder).check(1)
+        assert Folder(folder).manifest.events == 52
+        disk.make_room()
+        await export(log, folder)
+        await load(elsewhere, folder)
+        assert dump(await lived(elsewhere)) == past.dump()
 
 
 def rewritten(file: Path, change: Callable[[list[bytes]], list[bytes]]) -> None:

@@ -43,6 +43,9 @@ async def test_an_operator_exports_and_verifies_and_does_not_import(tmp_path: Pa
         assert (code, "38 events added" in told) == (Exit.YES, True), told
         code, told = await run("verify", *door)
         assert (code, "1 checkpoints" in told) == (Exit.YES, True), told
+        await written(connection, past.pass_by(3))
+        code, told = await run("export", folder, *door)
+        assert (code, told.splitlines()[0]) == (Exit.YES, "3 events added behind 67"), told
         code, told = await run("import", folder, *door)
         assert (code, "[denied]" in told) == (Exit.UNREACHABLE, True), told
     finally:

@@ -26,6 +26,10 @@ def test_own_words_are_told_from_settings() -> None:
         (["export", "a", "b"], "usage", "`export a b`"),
         (["verify", "a"], "usage", "`verify a`"),
         (["purge", "a"], "usage", "`purge a`"),
+        (["export", ""], "usage", "DIR is empty"),
+        (["import", ""], "usage", "DIR is empty"),
+        (["export", "a", "--output", "json"], "usage", "journal export takes no --output"),
+        (["verify", "--output", "xml"], "usage", "`xml` is no form: table or json"),
         (["import", "a", "--since", "5"], "usage", "journal import takes no --since"),
         (["verify", "--until", "5"], "usage", "journal verify takes no --until"),
         (["verify", "--since", "noon"], "bad_moment", "`noon` is not a moment"),
@@ -36,6 +40,17 @@ def test_what_is_not_understood_is_refused(words: list[str], code: str, told: st
         read_words(words, NOW)
     assert (refused.value.exit_code, refused.value.code) == (Exit.USAGE, code)
     assert told in refused.value.message
+
+
+def test_which_fleet_is_meant_is_no_setting_and_is_said_in_what_to_type_next(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert read_words(["export", "d", "--data=there"], NOW).settings == ()
+    monkeypatch.setattr("sys.argv", ["journal", "export", "", f"--data={tmp_path}"])
+    assert main() == Exit.USAGE
+    assert capsys.readouterr().err.splitlines()[-1].endswith("flotilla journal --help")
+    failure = Failure(Exit.NOT_FOUND, "no_log", "", steps=["flotilla journal recover"])
+    assert failure.lines()[-1] == f"  next: flotilla journal recover --data {tmp_path}"
 
 
 def test_nats_that_cannot_be_reached_is_said(
