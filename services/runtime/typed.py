@@ -11,7 +11,7 @@ _PLACE = ("--data", "--config", "--server", "--token-file")
 """Which fleet is meant: what was said to this command holds for the next one too."""
 _OF_UP = ("--data", "--config")
 _OF_NATS = (
-    "--config",
+    *_OF_UP,
     *(f"--nats-{name}" for name in ("url", "user", "password-file", "ca", "cert", "key")),
 )
 _PLACES = {

@@ -353,7 +353,7 @@ async def test_a_full_disk_is_said_and_no_part_is_taken_for_the_whole(
         assert error.startswith(f"error: {folder} has no room left: ")
         assert error.endswith(" [disk_full]")
         assert "what was exported until then is whole" in why
-        assert step.endswith(f"flotilla journal export {folder}")
+        assert step.endswith(f"flotilla journal export {folder} --nats-url {nats.url}")
         assert not list(folder.glob(".*.tmp"))
         Folder(folder).check(1)
         assert Folder(folder).manifest.events == 52

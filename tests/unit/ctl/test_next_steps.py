@@ -13,6 +13,7 @@ import click
 import pytest
 
 import ctl.join
+import ctl.journal_files
 import ctl.operator
 from ctl.failure import Exit
 from ctl.main import run
@@ -124,7 +125,7 @@ SAID = (
 @pytest.fixture
 def parsed_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """The command line is read as ever, and no verb runs."""
-    for kind in (click.Command, ctl.join.Verb, ctl.operator.Verb):
+    for kind in (click.Command, ctl.join.Verb, ctl.journal_files.Verb, ctl.operator.Verb):
         monkeypatch.setattr(kind, "invoke", _nothing)
 
 
