@@ -7,6 +7,7 @@ import click
 from ctl.at import ask, at_option
 from ctl.operator import Operator, Verb
 from ctl.render import result
+from ctl.texts import reason_option
 from ctl.typed import typed
 from schemas.brake import BrakeView, ReleaseBrake
 from schemas.frames import Accepted
@@ -23,7 +24,7 @@ def show(operator: Operator, at: str | None) -> None:
 
 
 @click.command("off", cls=Verb)
-@click.option("-m", "--reason", default="", help="Kept in the log beside the change.")
+@reason_option
 @click.pass_obj
 def off(operator: Operator, reason: str) -> None:
     """End the brake: nodes that are silent now may be lost, and their replicas rebuilt."""

@@ -11,6 +11,7 @@ from ctl.failure import Exit, Failure
 from ctl.faults import fault_lines
 from ctl.operator import Operator, Verb
 from ctl.render import as_it_is, data, result
+from ctl.texts import NAME, reason_option
 from schemas.api import ApplyCatalog, CatalogView
 from schemas.frames import Accepted
 from schemas.ids import ModelName
@@ -54,10 +55,10 @@ def validate(file: Path) -> None:
 
 @click.command(cls=Verb)
 @source_file
-@click.option("--prune", multiple=True, metavar="MODEL", help="A model that may vanish.")
+@click.option("--prune", type=NAME, multiple=True, metavar="MODEL", help="A model that may vanish.")
 @click.option("--prune-all", is_flag=True, help="Any model may vanish.")
 @click.option("--if-revision", type=Revision(), help="Only if this is still the current revision.")
-@click.option("-m", "--reason", default="", help="Kept in the log beside the change.")
+@reason_option
 @click.pass_obj
 def apply(
     operator: Operator,

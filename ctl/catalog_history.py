@@ -10,6 +10,7 @@ from ctl.failure import Exit
 from ctl.listing import print_list
 from ctl.operator import Operator, Verb
 from ctl.render import UNKNOWN, Column, result, talk
+from ctl.texts import NAME, reason_option
 from schemas.frames import Accepted
 from schemas.history import (
     CatalogDiff,
@@ -69,10 +70,10 @@ def diff(operator: Operator, old: int, new: int) -> int:
 
 @click.command(cls=Verb)
 @click.argument("revision", type=Revision())
-@click.option("--prune", multiple=True, metavar="MODEL", help="A model that may vanish.")
+@click.option("--prune", type=NAME, multiple=True, metavar="MODEL", help="A model that may vanish.")
 @click.option("--prune-all", is_flag=True, help="Any model may vanish.")
 @click.option("--if-revision", type=Revision(), help="Only if this is still the current revision.")
-@click.option("-m", "--reason", default="", help="Kept in the log beside the change.")
+@reason_option
 @click.pass_obj
 def rollback(
     operator: Operator,

@@ -3,6 +3,7 @@ more than the whole of a verb. The routes come from `schemas.api`, as the server
 """
 
 import http.client
+import os
 import shlex
 import socket
 from collections.abc import Mapping
@@ -16,14 +17,16 @@ from msgspec import Struct
 
 from ctl.failure import Exit, Failure
 from ctl.faults import fault_lines
+from ctl.waiting import told_if_long
 from schemas import codec
-from schemas.api import ROUTES, Route
+from schemas.api import ASKED_HEADER, CHANGE_SECONDS, COMMAND_SECONDS, ROUTES, Route
 from schemas.frames import Frame, Refusal
+from schemas.texts import LONGEST_NAME
 
 F = TypeVar("F", bound=Frame)
 
 ANSWER_SECONDS = 5.0
-"""A verb never waits longer for one answer."""
+"""What is only looked at is answered out of memory."""
 _REDIRECTS = {307, 308}
 
 
@@ -44,11 +47,31 @@ class _Reply:
     body: bytes
 
 
+@dataclass(frozen=True)
+class _Sending:
+    """One request, as it goes to a server, and to another one if that sends it on."""
+
+    route: Route
+    where: str
+    body: bytes | None
+    mark: str
+    """Found in the record of a change, whatever became of the answer."""
+
+    @property
+    def only_looks(self) -> bool:
+        """Nothing is changed by it: it may be asked again, and nobody waits for the log."""
+        return self.route.method == "GET"
+
+
 class Client:
     """One server, one token. Every failure leaves as a `Failure` with its exit code."""
 
-    def __init__(self, server: str, token: str | None, token_place: str = "") -> None:
+    def __init__(
+        self, server: str, token: str | None, token_place: str = "", *, quiet: bool = False
+    ) -> None:
+        """`quiet`: the caller tells itself what is waited for."""
         self.server = server.rstrip("/")
+        self._quiet = quiet
         self._token = token
         self._token_place = token_place
         """Where it was looked for; told when the server does not accept it."""
@@ -68,54 +91,60 @@ class Client:
         `seconds`: how long an answer may take, where that is known to be more than usual.
         """
         route = next(route for route in ROUTES if route.name == name)
-        where = route.path.format(**{key: quote(value, "") for key, value in (path or {}).items()})
-        where += f"?{urlencode(query)}" if query else ""
-        body = None if request is None else codec.encode(request)
-        patience = ANSWER_SECONDS if seconds is None else seconds
-        reply = self._send(self.server, route, where, body, patience)
-        if reply.status in _REDIRECTS and reply.location:
-            leader = urlsplit(reply.location)
-            leading = f"{leader.scheme}://{leader.netloc}"
-            try:
-                reply = self._send(leading, route, where, body, patience)
-            except Failure as failure:
-                raise _led_there(failure, self.server, leading) from failure
-        return self._read(route, kind, reply)
+        sending = _sending(route, path or {}, query or {}, request)
+        patience = seconds or (ANSWER_SECONDS if sending.only_looks else CHANGE_SECONDS)
+        with told_if_long(f"waiting for {self.server} to answer {name} …", self._tells(query)):
+            return self._read(sending, kind, self._reply(sending, patience))
 
-    def _send(
-        self, server: str, route: Route, where: str, body: bytes | None, patience: float
-    ) -> _Reply:
+    def _tells(self, query: Mapping[str, str] | None) -> bool:
+        """An answer that the caller asked to be held back is not late."""
+        return not self._quiet and "wait" not in (query or {})
+
+    def _reply(self, sending: _Sending, patience: float) -> _Reply:
+        reply = self._send(self.server, sending, patience)
+        if reply.status not in _REDIRECTS or not reply.location:
+            return reply
+        leader = urlsplit(reply.location)
+        leading = f"{leader.scheme}://{leader.netloc}"
+        try:
+            return self._send(leading, sending, patience)
+        except Failure as failure:
+            raise _led_there(failure, self.server, leading) from failure
+
+    def _send(self, server: str, sending: _Sending, patience: float) -> _Reply:
         connection = _connect(server)
         if connection.sock is not None:
             connection.sock.settimeout(patience)
         headers = {"Accept": "application/json"}
-        if body is not None:
+        if sending.body is not None:
             headers["Content-Type"] = "application/json"
+        if not sending.only_looks:
+            headers[ASKED_HEADER] = sending.mark
         if self._token:
             headers["Authorization"] = f"Bearer {self._token}"
         try:
-            connection.request(route.method, where, body, headers)
+            connection.request(sending.route.method, sending.where, sending.body, headers)
             answer = connection.getresponse()
             return _Reply(server, answer.status, answer.getheader("Location"), answer.read())
         except (OSError, http.client.HTTPException) as error:
-            raise _lost(server, route, error, patience) from error
+            raise _lost(server, sending, _words(error, patience)) from error
         finally:
             connection.close()
 
-    def _read(self, route: Route, kind: type[F], reply: _Reply) -> Answer[F]:
+    def _read(self, sending: _Sending, kind: type[F], reply: _Reply) -> Answer[F]:
         if reply.status == HTTPStatus.UNAUTHORIZED:
             raise self._not_let_in(reply.server)
         if reply.status >= 300:
-            raise _refused(route, reply)
+            raise _refused(sending, reply)
         try:
             return Answer(codec.decode(reply.body, kind), reply.body)
         except msgspec.DecodeError as error:
             raise Failure(
-                Exit.UNREACHABLE,
+                Exit.UNREACHABLE if sending.only_looks else Exit.OUTCOME_UNKNOWN,
                 "not_understood",
                 f"{reply.server} gave an answer that this version cannot read",
                 why=f"{error}; is that address a Flotilla control service?",
-                steps=["flotilla version"],
+                steps=["flotilla version"] if sending.only_looks else _looks(sending),
             ) from error
 
     def _not_let_in(self, server: str) -> Failure:
@@ -153,25 +182,34 @@ def _connect(server: str) -> http.client.HTTPConnection:
 
 def _led_there(failure: Failure, asked: str, leading: str) -> Failure:
     """The same failure, which is of a server that the caller did not name."""
+    elsewhere = f"flotilla status --server {shlex.quote(asked)}"
+    unknown = failure.exit_code == Exit.OUTCOME_UNKNOWN
     return Failure(
         failure.exit_code,
         failure.code,
         failure.message,
         why=f"{asked} says that {leading} leads" + (f"; {failure.why}" if failure.why else ""),
-        steps=[f"flotilla status --server {shlex.quote(asked)}"],
+        steps=[*failure.steps, elsewhere] if unknown else [elsewhere],
     )
 
 
-def _lost(server: str, route: Route, error: Exception, patience: float) -> Failure:
-    words = _words(error, patience)
-    if route.method == "GET":
+def _lost(server: str, sending: _Sending, words: str) -> Failure:
+    """Of a change nobody knows what became: its record says so, once control has written or refused it."""
+    if sending.only_looks:
         return Failure(Exit.UNREACHABLE, "unreachable", f"no answer from {server}: {words}")
     return Failure(
         Exit.OUTCOME_UNKNOWN,
         "outcome_unknown",
-        f"no answer from {server}: {words}; the command may or may not have been taken",
-        steps=["flotilla status", "flotilla catalog show"],
+        f"no answer from {server}: {words}; {sending.route.name} may or may not have been taken",
+        why=f"it was not, if nothing is told of it within {COMMAND_SECONDS:g} s",
+        steps=_looks(sending),
     )
+
+
+def _looks(sending: _Sending) -> list[str]:
+    """A recovery is recorded at its end, in the log that it begins."""
+    begun = ["flotilla journal recover"] if sending.route.name == "recover" else []
+    return [*begun, f"flotilla events --for command/{sending.mark}"]
 
 
 def _words(error: Exception, patience: float) -> str:
@@ -196,11 +234,11 @@ _EXITS = {
 }
 
 
-def _refused(route: Route, reply: _Reply) -> Failure:
+def _refused(sending: _Sending, reply: _Reply) -> Failure:
     try:
         refusal = codec.decode(reply.body, Refusal)
     except msgspec.DecodeError:
-        return _without_words(reply.server, route, reply.status)
+        return _without_words(sending, reply)
     return Failure(
         _EXITS.get(reply.status, Exit.REFUSED),
         refusal.code,
@@ -211,7 +249,33 @@ def _refused(route: Route, reply: _Reply) -> Failure:
     )
 
 
-def _without_words(server: str, route: Route, status: int) -> Failure:
-    unknown = route.method != "GET" and status >= 500
-    exit_code = Exit.OUTCOME_UNKNOWN if unknown else _EXITS.get(status, Exit.UNREACHABLE)
-    return Failure(exit_code, f"http_{status}", f"{server} answered {status} to {route.name}")
+def _without_words(sending: _Sending, reply: _Reply) -> Failure:
+    """Not by a handler of ours: a proxy, or a fault."""
+    told = f"{reply.server} answered {reply.status} to {sending.route.name}"
+    if reply.status >= 500 and not sending.only_looks:
+        return _lost(reply.server, sending, f"it answered {reply.status}")
+    return Failure(_EXITS.get(reply.status, Exit.UNREACHABLE), f"http_{reply.status}", told)
+
+
+def _sending(
+    route: Route, path: Mapping[str, str], query: Mapping[str, str], request: Struct | None
+) -> _Sending:
+    """Raises Failure: what is given cannot be sent."""
+    for name, text in [*path.items(), *query.items()]:
+        if len(text) > LONGEST_NAME:
+            raise _unfit(f"{name} has {len(text):,} characters; at most {LONGEST_NAME} are taken")
+    try:
+        where = route.path.format(**{key: quote(value, "") for key, value in path.items()})
+        where += f"?{urlencode(query)}" if query else ""
+        body = None if request is None else codec.encode(request)
+        if request is not None and body is not None:
+            codec.decode(body, type(request))
+    except UnicodeEncodeError as error:
+        raise _unfit("what is given is not UTF-8 text") from error
+    except msgspec.ValidationError as error:
+        raise _unfit(f"{route.name} cannot be asked so: {error}") from error
+    return _Sending(route, where, body, os.urandom(16).hex())
+
+
+def _unfit(message: str) -> Failure:
+    return Failure(Exit.USAGE, "unfit", message)

@@ -5,6 +5,7 @@ import click
 from ctl.failure import Exit
 from ctl.operator import Operator, Verb
 from ctl.render import Column, result, room, table
+from ctl.texts import NAME, reason_option
 from ctl.typed import typed
 from schemas.frames import Accepted
 from schemas.recovery import BadDocument, BadDocuments, Mend, Putting
@@ -19,7 +20,7 @@ COLUMNS = (
 
 
 @click.command(cls=Verb)
-@click.argument("subject", required=False)
+@click.argument("subject", type=NAME, required=False)
 @click.option(
     "--with",
     "to",
@@ -29,7 +30,7 @@ COLUMNS = (
     help="Write the last value anew that could be read.",
 )
 @click.option("--gone", is_flag=True, help="Retire it instead: there is no such thing any more.")
-@click.option("-m", "--reason", default="", help="Kept in the log beside the change.")
+@reason_option
 @click.pass_obj
 def mend(operator: Operator, subject: str | None, to: Putting, gone: bool, reason: str) -> int:
     """Put right the document of SUBJECT that cannot be read. Without SUBJECT: all such documents."""

@@ -9,6 +9,7 @@ from ctl.catalog_file import read, text
 from ctl.failure import Exit
 from ctl.operator import Operator, Verb
 from ctl.render import result
+from ctl.texts import NAME, reason_option
 from ctl.typed import typed
 from schemas.frames import Accepted
 from schemas.ids import ModelName
@@ -28,8 +29,10 @@ from schemas.recovery import Moving, Recover, Recovery, Way, WayOut
     type=click.Path(path_type=Path, allow_dash=True),
     help="The catalog to go on with, where none is known or another is meant.",
 )
-@click.option("--prune", multiple=True, metavar="MODEL", help="A model whose engines may end.")
-@click.option("-m", "--reason", default="", help="Kept in the log beside the recovery.")
+@click.option(
+    "--prune", type=NAME, multiple=True, metavar="MODEL", help="A model whose engines may end."
+)
+@reason_option
 @click.pass_obj
 def recover(
     operator: Operator, way: Way | None, file: Path | None, prune: tuple[str, ...], reason: str

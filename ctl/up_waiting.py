@@ -63,7 +63,7 @@ class Fleet:
     def _client(self) -> Client:
         """Control makes the token at its first start, so the file is read anew each time."""
         file = made_by_control(self._plan.data)
-        return Client(self._plan.control_url, read_token(file), str(file))
+        return Client(self._plan.control_url, read_token(file), str(file), quiet=True)
 
 
 class Waiting:

@@ -20,6 +20,13 @@ from schemas.texts import FileName, Prune, Reason
 LONGEST_WORD = 256
 """Characters of one name in a request's path, and of one value in its query."""
 
+ASKED_HEADER = "Flotilla-Asked"
+"""Of a change: the caller's own mark of it, kept in its record; 16 to 64 of 0-9 and a-f."""
+COMMAND_SECONDS = 30.0
+"""How long control lets a change wait for the log; an election in a cluster of servers takes up to 10."""
+CHANGE_SECONDS = COMMAND_SECONDS + 15.0
+"""How long who asked for a change waits for the answer: longer, so that control's own words are heard."""
+
 ReplicaPhase = Literal[
     "placed", "starting", "loading", "ready", "draining", "stopping", "failed", "gone"
 ]

@@ -406,3 +406,5 @@ class CommandRecord(Document, frozen=True, gc=False, kw_only=True):
     target: str = ""
     outcome: Literal["accepted", "refused"]
     detail: str = ""
+    asked: str = ""
+    """The mark of who asked, by which it is found if the answer is lost."""

@@ -6,8 +6,13 @@ from msgspec import Meta
 
 from schemas.ids import ModelName
 
-Reason = Annotated[str, Meta(max_length=2000)]
+LONGEST_NAME = 256
+LONGEST_REASON = 2000
+
+Reason = Annotated[str, Meta(max_length=LONGEST_REASON)]
 FileName = Annotated[str, Meta(max_length=1000)]
-Subject = Annotated[str, Meta(max_length=256)]
-Prune = Annotated[tuple[Annotated[ModelName, Meta(max_length=256)], ...], Meta(max_length=10_000)]
+Subject = Annotated[str, Meta(max_length=LONGEST_NAME)]
+Prune = Annotated[
+    tuple[Annotated[ModelName, Meta(max_length=LONGEST_NAME)], ...], Meta(max_length=10_000)
+]
 """Models that may vanish."""

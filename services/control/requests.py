@@ -8,12 +8,15 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
+from schemas.api import COMMAND_SECONDS
 from schemas.frames import Frame
 from services.control.commanding.moment import Plan
 
 MOST_WAITING = 256
-ANSWER_SECONDS = 30.0
-"""How long a command may wait for the log; an election in a cluster of servers takes up to 10."""
+ANSWER_SECONDS = COMMAND_SECONDS
+"""How long a command may wait for the log."""
+PREPARE_SECONDS = 10.0
+"""How long one may wait for those before it to be read: with the log's share, less than its asker waits."""
 NO_ANSWER = f"the log has answered no write for {ANSWER_SECONDS:g} s"
 
 
@@ -66,8 +69,15 @@ class Requests:
             raise TooMany
         self._preparing += 1
         try:
-            async with self._one:
+            try:
+                async with asyncio.timeout(PREPARE_SECONDS):
+                    await self._one.acquire()
+            except TimeoutError:
+                raise TooMany from None
+            try:
                 return await asyncio.to_thread(make)
+            finally:
+                self._one.release()
         finally:
             self._preparing -= 1
 

@@ -12,6 +12,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from schemas import codec, subjects
+from schemas.api import ASKED_HEADER
 from schemas.beats import AgentBeat
 from schemas.documents import Assignment, Document, ShardPhase, ShardStatus
 from schemas.events import Event, log_prefix
@@ -47,13 +48,16 @@ class Control:
         return (self.data / "control" / "admin.token").read_text().strip()
 
     async def call(
-        self, path: str, body: object = None, token: str | None = None
+        self, path: str, body: object = None, token: str | None = None, mark: str = ""
     ) -> tuple[int, dict[str, Any]]:
         """GET, or POST of a JSON body. A redirect is followed with the token of this control."""
-        return await asyncio.to_thread(self._call, path, body, token)
+        return await asyncio.to_thread(self._call, path, body, token, mark)
 
-    def _call(self, path: str, body: object, token: str | None) -> tuple[int, dict[str, Any]]:
+    def _call(
+        self, path: str, body: object, token: str | None, mark: str
+    ) -> tuple[int, dict[str, Any]]:
         request = urllib.request.Request(f"http://{self.address}/api/v1/{path}")
+        request.add_header(ASKED_HEADER, mark)
         request.add_header("Authorization", f"Bearer {self.token() if token is None else token}")
         if body is not None:
             request.data = json.dumps(body).encode()

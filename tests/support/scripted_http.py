@@ -3,7 +3,9 @@
 from collections.abc import Generator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from threading import Thread
+from threading import Event, Thread
+
+from schemas.api import ASKED_HEADER
 
 
 class Scripted(HTTPServer):
@@ -12,6 +14,10 @@ class Scripted(HTTPServer):
     def __init__(self, status: int, body: bytes, headers: dict[str, str]) -> None:
         self.answer = status, body, headers
         self.asked: list[tuple[str, str, str | None, bytes]] = []
+        self.marks: list[str | None] = []
+        self.answers = Event()
+        """Cleared: nobody is answered until it is set."""
+        self.answers.set()
         super().__init__(("127.0.0.1", 0), _Handler)
 
     @property
@@ -25,6 +31,8 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         token = self.headers.get("Authorization")
         self.server.asked.append((self.command, self.path, token, body))
+        self.server.marks.append(self.headers.get(ASKED_HEADER))
+        self.server.answers.wait()
         status, answer, headers = self.server.answer
         if status == 0:
             return  # The connection closes without an answer.

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-NAMED = re.compile(r"`(?P<file>(?:services|tests)/[\w/]+\.py)`|`(?P<name>\w+)`")
+NAMED = re.compile(r"`(?P<file>(?:ctl|services|tests)/[\w/]+\.py)`|`(?P<name>\w+)`")
 
 
 def test_the_table_of_rules_names_what_is_there() -> None:

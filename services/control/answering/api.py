@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from aiohttp import web
 
 from schemas import api, codec, frames
+from services.control.answering.acting import actor
 from services.control.answering.bodies import LARGEST_BODY, read_body
 from services.control.answering.history_api import HistoryApi
 from services.control.answering.live import live
@@ -20,11 +21,9 @@ from services.control.answering.pages import PAGES, Page, Seen
 from services.control.answering.queries import fault as query_fault
 from services.control.answering.recovery_api import RecoveryApi
 from services.control.answering.tokens import Token, Tokens, allows
-from services.control.commanding.commands import Actor
 from services.control.deciding.pace import is_small
 from services.control.loop import Loop
 from services.control.requests import NotLeading
-from services.log.event_ids import new_event_id
 from services.runtime.admin import admin_app
 
 STATUS_OF = {
@@ -141,8 +140,8 @@ class Api:
             body = await read_body(request)
             if body is None:
                 return refusal(self._loop, "too_large", f"more than {LARGEST_BODY} bytes")
-            actor = Actor(token.name, request.remote or "", new_event_id(self._loop.now()))
-            return await carry_out(self._loop, name, body, actor)
+            who = actor(request, token, self._loop.now())
+            return await carry_out(self._loop, name, body, who)
 
         return answer
 

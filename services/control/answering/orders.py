@@ -7,7 +7,7 @@ so, and one whose fate is not known says that.
 from collections.abc import Callable, Mapping
 from typing import Protocol, TypeVar
 
-from msgspec import DecodeError, Struct, ValidationError
+from msgspec import DecodeError, ValidationError
 
 from schemas import codec
 from schemas.api import ApplyCatalog
@@ -21,7 +21,6 @@ from services.control.commanding.mending import plan_mend
 from services.control.commanding.moment import Moment, Plan, Planned
 from services.control.loop import Loop
 from services.control.requests import Failed, LogRefuses, OutcomeUnknown, TooMany
-from services.fleet.remedies import VERB as MEND
 from services.fleet.unseen import unseen
 
 UNREAD = "the request cannot be read"
@@ -62,19 +61,11 @@ def _apply(body: bytes, actor: Actor) -> Plan:
     return plan_apply(understood(body, ApplyCatalog), actor)
 
 
-class Order(Struct, frozen=True):
-    """A command."""
-
-    planner: Planner
-    look: str
-    """What tells whether it was taken."""
-
-
-ORDERS: Mapping[str, Order] = {
-    "apply": Order(_apply, "flotilla catalog show"),
-    "rollback": Order(_planner(RollbackCatalog, plan_rollback), "flotilla catalog show"),
-    "brake-off": Order(_planner(ReleaseBrake, plan_release), "flotilla brake"),
-    "mend": Order(_planner(Mend, plan_mend), MEND),
+ORDERS: Mapping[str, Planner] = {
+    "apply": _apply,
+    "rollback": _planner(RollbackCatalog, plan_rollback),
+    "brake-off": _planner(ReleaseBrake, plan_release),
+    "mend": _planner(Mend, plan_mend),
 }
 """By the name of the route."""
 
@@ -83,9 +74,9 @@ async def carry_out(loop: Loop, name: str, body: bytes, actor: Actor) -> Frame:
     """Once it stands in the log, or is refused. Raises NotLeading: another control takes it."""
     if loop.recovering.due(loop.state):
         return refusal(loop, "recovering", *_RECOVERING)
-    order = ORDERS[name]
+    planner = ORDERS[name]
     try:
-        return await loop.perform(await loop.prepare(lambda: order.planner(body, actor)))
+        return await loop.perform(await loop.prepare(lambda: planner(body, actor)))
     except DecodeError as error:
         return refusal(loop, "bad_request", UNREAD, str(error))
     except LogRefuses as error:
@@ -94,9 +85,14 @@ async def carry_out(loop: Loop, name: str, body: bytes, actor: Actor) -> Frame:
         return refusal(loop, "too_many", "too many commands wait", "nothing was changed")
     except OutcomeUnknown as error:
         message = f"{name} may or may not have been taken"
-        return refusal(loop, "outcome_unknown", message, str(error), order.look)
+        return refusal(loop, "outcome_unknown", message, str(error), look_for(actor))
     except Failed as error:
         return refusal(loop, "failed", f"{name} failed: nothing was changed", str(error))
+
+
+def look_for(actor: Actor) -> str:
+    """What tells whether a command was taken: its record stands with what it changed, or not at all."""
+    return f"flotilla events --for command/{actor.command}"
 
 
 def not_here(loop: Loop) -> Refusal:

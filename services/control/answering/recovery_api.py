@@ -10,12 +10,11 @@ from msgspec import DecodeError
 
 from schemas.frames import Frame, Refusal
 from schemas.recovery import Recover
+from services.control.answering.acting import actor
 from services.control.answering.bodies import LARGEST_BODY, read_body
 from services.control.answering.orders import understood
 from services.control.answering.tokens import Token
-from services.control.commanding.commands import Actor
 from services.control.loop import Loop
-from services.log.event_ids import new_event_id
 from services.log.message import Unavailable
 
 Answer = Callable[[web.Request, Token], Awaitable[Frame]]
@@ -42,9 +41,9 @@ class RecoveryApi:
             wanted = understood(body, Recover)
         except DecodeError as error:
             return self._refusal("bad_request", "the request cannot be read", str(error))
-        actor = Actor(token.name, request.remote or "", new_event_id(self._loop.now()))
+        who = actor(request, token, self._loop.now())
         try:
-            return await self._loop.recovering.begin(wanted, actor)
+            return await self._loop.recovering.begin(wanted, who)
         except Unavailable as error:
             return self._refusal("unavailable", "the log cannot be asked now", str(error))
 

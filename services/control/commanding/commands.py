@@ -38,6 +38,8 @@ class Actor(Struct, frozen=True):
     source: str
     """Address that the request came from."""
     command: EventId
+    asked: str = ""
+    """The mark that the asker gave it; empty: none."""
 
 
 class No(Struct, frozen=True):
@@ -281,6 +283,7 @@ def record(
         target=target,
         outcome=outcome,
         detail=detail if len(detail) <= LONGEST_DETAIL else f"{detail[:LONGEST_DETAIL]}…",
+        asked=actor.asked,
     )
     return Draft(
         subject=subjects.command(verb),

@@ -99,7 +99,9 @@ def stands_at(subject: str, target: Target) -> bool:
 
 
 def _of_command(found: Happened, command: EventId) -> bool:
-    event = found.event
+    event, document = found.event, found.document
+    if isinstance(document, CommandRecord) and document.asked == command:
+        return True
     return event is not None and command in {event.id, event.corr, event.cause}
 
 

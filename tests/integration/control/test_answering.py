@@ -99,7 +99,10 @@ async def test_who_does_not_know_what_became_of_a_command_is_told_where_to_look(
     answer = await carry_out(leading[0], "brake-off", b'{"state": "off"}', ACTOR)
     proxy.drop = lambda _: False
     assert isinstance(answer, frames.Refusal)
-    assert (answer.code, answer.next) == ("outcome_unknown", "flotilla brake")
+    assert (answer.code, answer.next) == (
+        "outcome_unknown",
+        "flotilla events --for command/command-1",
+    )
 
 
 async def test_what_a_command_over_nats_raises_is_answered(

@@ -26,7 +26,9 @@ async def test_applies_refuses_and_records(nats: NatsServer, controls: Controls)
     assert answer["faults"][0]["file"] == "c.yaml"
     status, answer = await control.apply(ONE, prune=["two"], ifRevision=7)
     assert (status, answer["code"]) == (409, "revision_changed")
-    status, answer = await control.apply(ONE, prune=["two"], ifRevision=1)
+    mark = "0123456789abcdef"
+    wanted = {"source": ONE, "prune": ["two"], "ifRevision": 1}
+    status, answer = await control.call("catalog", wanted, mark=mark)
     assert (status, answer["revision"]) == (200, 2)
     sequence = answer["asOfSeq"]
     outcomes = [
@@ -36,6 +38,9 @@ async def test_applies_refuses_and_records(nats: NatsServer, controls: Controls)
     ]
     accepted, refused = "command.accepted", "command.refused"
     assert outcomes == [accepted, refused, refused, refused, accepted]
+    for name in (mark, answer["command"]):  # Either finds it, should the answer be lost.
+        _, told = await control.call(f"events?for=command/{name}")
+        assert accepted in [row["type"] for row in told["items"]]
 
 
 # spec: C9

@@ -2,14 +2,18 @@
 
 import socket
 
+import msgspec
 import pytest
 
 from ctl.client import Client
 from ctl.failure import Exit, Failure
 from schemas import codec
-from schemas.api import ApplyCatalog, Explanation, NodeList
+from schemas.api import CHANGE_SECONDS, ROUTES, ApplyCatalog, Explanation, NodeList, Route
 from schemas.frames import Accepted, Fault, Refusal
-from schemas.ids import EventId
+from schemas.history import Why
+from schemas.ids import EventId, ModelName
+from services.control import requests
+from tests.support.filling import filled
 from tests.support.ports import free_port
 from tests.support.scripted_http import answering
 
@@ -141,6 +145,55 @@ def test_a_write_without_an_answer_has_an_unknown_outcome_and_a_read_has_none() 
         failure = failure_of(Client(server.url, None), write=True)
     assert (failure.exit_code, failure.code) == (Exit.OUTCOME_UNKNOWN, "outcome_unknown")
     assert "may or may not" in failure.message
+    assert failure.steps == (f"flotilla events --for command/{server.marks[1]}",)
+    assert server.marks[0] is None
+
+
+@pytest.mark.parametrize("route", [route for route in ROUTES if route.method != "GET"])
+def test_every_change_is_found_by_its_mark_whatever_became_of_its_answer(route: Route) -> None:
+    """Sent on to another leader it is the same one."""
+    assert route.request is not None
+    request = msgspec.convert(filled(route.request, "x"), route.request)
+    for status, body in ((0, b""), (500, b"oops"), (502, b"<html>"), (200, b"<html>")):
+        with (
+            answering(status, body) as leader,
+            answering(307, b"", {"Location": f"{leader.url}/"}) as standby,
+            pytest.raises(Failure) as raised,
+        ):
+            Client(standby.url, None).ask(route.name, Accepted, request=request)
+        failure = raised.value
+        assert failure.exit_code == Exit.OUTCOME_UNKNOWN
+        assert standby.marks == leader.marks
+        assert f"flotilla events --for command/{leader.marks[0]}" in failure.steps
+        assert ("flotilla journal recover" in failure.steps) == (route.name == "recover")
+
+
+def test_a_change_is_waited_for_longer_than_control_takes_to_say_what_became_of_it() -> None:
+    assert requests.ANSWER_SECONDS + requests.PREPARE_SECONDS < CHANGE_SECONDS
+
+
+@pytest.mark.parametrize(
+    "path", [{"kind": "node", "name": "n" * 257}, {"kind": "node", "name": "\udcff"}]
+)
+def test_what_nobody_would_take_is_not_sent(path: dict[str, str]) -> None:
+    with answering(200, b"") as server, pytest.raises(Failure) as raised:
+        Client(server.url, None).ask("why", Why, path=path)
+    assert raised.value.exit_code == Exit.USAGE
+    assert server.asked == []
+
+
+def test_a_change_that_control_would_not_read_is_not_sent() -> None:
+    with answering(200, b"") as server:
+        for wrong in (
+            ApplyCatalog(source="", reason="r" * 2001),
+            ApplyCatalog(source="", file="f" * 1001),
+            ApplyCatalog(source="", prune=(ModelName("m"),) * 10_001),
+            ApplyCatalog(source="", file="\udcff"),
+        ):
+            with pytest.raises(Failure) as raised:
+                Client(server.url, None).ask("apply", Accepted, request=wrong)
+            assert raised.value.exit_code == Exit.USAGE
+    assert server.asked == []
 
 
 def test_a_broken_server_leaves_a_write_unknown() -> None:

@@ -263,3 +263,23 @@ def on_a_terminal(command: Sequence[str], columns: int) -> list[str]:
         os.close(ours)
         assert verb.wait() == Exit.YES
     return drawn.decode().splitlines()
+
+
+def test_a_long_wait_is_told_on_a_terminal_and_wiped_away() -> None:
+    with answering(200, answer("nodes", "a")) as server:
+        server.answers.clear()
+        ours, its = pty.openpty()
+        command = (*FLOTILLA, "nodes", "--server", server.url)
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=its) as verb:
+            os.close(its)
+            told = b""
+            while b"waiting for" not in told:
+                told += os.read(ours, 1 << 10)
+            server.answers.set()
+            with suppress(OSError):
+                while part := os.read(ours, 1 << 10):
+                    told += part
+            assert verb.wait() == Exit.YES
+        os.close(ours)
+    assert f"waiting for {server.url} to answer nodes".encode() in told
+    assert told.endswith(b"\r\x1b[K")

@@ -30,6 +30,8 @@ HOLES: dict[str, tuple[str, ...]] = {
     "answer.next_seq": ("7",),
     "shlex.join(words)": (f"--from-seq 7 --for {QUOTED} --type {QUOTED} --follow -o jsonl",),
     "wanted": ("7",),
+    "actor.command": ("0192-7c",),
+    "sending.mark": ("0a1b",),
     "kind": ("node", "replica", "model"),
     "command_path": ("flotilla", "flotilla nodes", "flotilla catalog apply"),
     "_helped(program)": ("status", "up", "control", "router", "agent", "journal verify"),

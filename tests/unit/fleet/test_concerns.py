@@ -132,6 +132,14 @@ def test_what_a_command_caused_concerns_it() -> None:
     assert not concerns(event("e", corr="c-2"), command)
 
 
+def test_a_command_is_found_by_the_mark_of_who_asked() -> None:
+    record = CommandRecord(verb="apply", actor="a", source="", outcome="refused", asked="0a1b")
+    script = Script()
+    script.put(subjects.command("apply"), record)
+    assert concerns(log_of(script)[-1], Target("command", "0a1b"))
+    assert not concerns(log_of(script)[-1], Target("command", ""))
+
+
 def test_a_card_is_concerned_by_its_node_and_by_whoever_was_given_it() -> None:
     card = GpuUuid("GPU-1")
     info: NodeInfo = replace(
