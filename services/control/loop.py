@@ -20,7 +20,7 @@ How it fails:
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from time import monotonic, time  # noqa: TID251 - `time` for display before there is a log.
 
@@ -37,7 +37,7 @@ from services.control.checkpoint import Checkpoints
 from services.control.clock import Clock
 from services.control.commanding.moment import Moment, Plan, Planned
 from services.control.damage import SeenFile
-from services.control.deciding.current import Current, CurrentCatalog
+from services.control.deciding.current import Current, CurrentCatalog, source_ahead
 from services.control.deciding.silence import UNREACHABLE_SECONDS
 from services.control.ears import REPORT_SECONDS, Ears
 from services.control.followers import Followers
@@ -55,12 +55,14 @@ from services.control.requests import (
 )
 from services.control.seal import Envelope
 from services.control.writing import Writing
+from services.fleet.catalog import from_json
 from services.fleet.damage import Seen
 from services.fleet.state import FleetState
 from services.log.api import ApiError
 from services.log.connect import Connection
 from services.log.guarded import check
 from services.log.message import Unavailable
+from services.log.stored import Stored
 from services.log.streams import LogDamaged, head
 from services.log.tail import Tail
 
@@ -220,11 +222,13 @@ class Loop:
                 log.warning("log.not_opened", reason=str(error))
                 await asyncio.sleep(RETRY_SECONDS)
             except Damaged:
+                await asyncio.to_thread(CurrentCatalog().read, self.opener.last_read)
                 if self.state.sequence == 0:
                     self.state = self.opener.last_read  # Better than nothing to show.
                 self.settled.set()
                 await asyncio.sleep(LOOK_SECONDS)
             else:
+                await asyncio.to_thread(CurrentCatalog().read, opened.state)
                 self._looked_over = link
                 self.state, self._catalog = opened.state, CurrentCatalog()
                 self.ears.opened()
@@ -256,6 +260,7 @@ class Loop:
 
     async def _read_tail(self, tail: Tail) -> None:
         async for batch in tail.batches():
+            await self._make_catalog(batch)
             async with self._passes.state_rests:
                 for stored in batch:
                     self.state.apply(stored.sequence, stored.subject, stored.payload)
@@ -268,6 +273,12 @@ class Loop:
             self._alarm.set()
             async with self._progress:
                 self._progress.notify_all()
+
+    async def _make_catalog(self, batch: Sequence[Stored]) -> None:
+        """Before a swap is folded: state and catalog change together, and nobody waits for a large one."""
+        source = source_ahead(self.state, ((each.subject, each.payload) for each in batch))
+        if source is not None:
+            await asyncio.to_thread(from_json, source)
 
     async def folded(self, sequence: int) -> None:
         """Until the state has applied LOG up to `sequence`, which stands there. Raises Stalled."""

@@ -9,6 +9,7 @@ engine can drive; `catalog_source` writes it back.
 """
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from types import MappingProxyType
 from typing import NoReturn
 
@@ -25,6 +26,9 @@ from services.fleet.catalog_yaml import read_yaml, write_yaml
 
 LARGEST_BYTES = 960 * 1024
 """Of the compact source: one message of the log holds it whole."""
+
+REMEMBERED = 4
+"""Catalogs that are not made again from the same bytes: one in force, and those that come and go."""
 
 _KEY = object()
 
@@ -101,9 +105,18 @@ def from_yaml(text: str | bytes, file: str = "") -> Catalog | CatalogFaults:
 
 
 def from_json(raw: bytes | Raw) -> Catalog | CatalogFaults:
-    """A catalog from the JSON of `Catalog.source`; faults have a path and no line."""
+    """A catalog from the JSON of `Catalog.source`; faults have a path and no line.
+
+    Takes a second where it is large, so whoever must not wait has it made beside the event loop
+    before: the last few are remembered.
+    """
+    return _from_json(bytes(raw))
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _from_json(source: bytes) -> Catalog | CatalogFaults:
     faults = Faults()
-    return _construct(lambda: read_json(bytes(raw), faults), faults)
+    return _construct(lambda: read_json(source, faults), faults)
 
 
 def _construct(read: Callable[[], Node | None], faults: Faults) -> Catalog | CatalogFaults:

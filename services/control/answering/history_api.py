@@ -12,6 +12,8 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from schemas import api, codec, frames, history, subjects
+from schemas.documents import CatalogRevision
+from schemas.history import EntryChange
 from services.control.answering.events_api import Events
 from services.control.answering.orders import UNREAD
 from services.control.answering.pages import PAGES, Seen
@@ -69,7 +71,7 @@ class HistoryApi:
             then = await self._past.then(request.query["at"], self._loop.now())
             state = await self._past.state(then)
             then = then if then.seconds else Then(then.sequence, _newest(state))
-            seen = self._seen(then, state)
+            seen = await asyncio.to_thread(_seen, then, state)
             frame = await self._then(route, request, seen)
         return replace(frame, as_of=codec.rfc3339(then.seconds) if then.seconds else UNSET)
 
@@ -80,14 +82,6 @@ class HistoryApi:
         if route == "catalog-history":
             return await self._history(seen.state)
         return await asyncio.to_thread(PAGES[route], seen, dict(request.match_info))
-
-    def _seen(self, then: Then, state: FleetState) -> Seen:
-        """Nothing of what was only measured then is known now: beats, routers, damage."""
-        current = CurrentCatalog().read(state)
-        held = state.epoch.get(())
-        leader = "" if held is None else held.document.holder
-        live = Live(now=then.seconds, leader=leader, catalog_refused=current.refused)
-        return Seen(state, current, live)
 
     def _answer(self, told: Told) -> Answer:
         async def answer(request: web.Request, _token: Token) -> frames.Frame:
@@ -143,7 +137,7 @@ class HistoryApi:
         if held is None:
             return self._no_revision(revision)
         swaps = await Finder(self._loop.connection, state.sequence).past((subjects.CATALOG,))
-        rows = revision_rows([held], 0, swaps)
+        rows = await asyncio.to_thread(revision_rows, [held], 0, swaps)
         return api.CatalogView(
             as_of_seq=state.sequence,
             revision=revision,
@@ -157,9 +151,7 @@ class HistoryApi:
         before, after = (find_revision(self._loop.state, each) for each in (old, new))
         if before is None or after is None:
             return self._no_revision(old if before is None else new)
-        changes = catalog_diff.difference(
-            sections(before.document.source), sections(after.document.source)
-        )
+        changes = await asyncio.to_thread(_differences, before.document, after.document)
         return history.CatalogDiff(
             as_of_seq=self._loop.state.sequence, old=old, new=new, items=changes
         )
@@ -172,6 +164,19 @@ class HistoryApi:
 def _target(request: web.Request) -> tuple[str, str]:
     """Kind and name of what is asked about."""
     return request.match_info["kind"], request.match_info["name"]
+
+
+def _seen(then: Then, state: FleetState) -> Seen:
+    """Nothing of what was only measured then is known now: beats, routers, damage."""
+    current = CurrentCatalog().read(state)
+    held = state.epoch.get(())
+    leader = "" if held is None else held.document.holder
+    live = Live(now=then.seconds, leader=leader, catalog_refused=current.refused)
+    return Seen(state, current, live)
+
+
+def _differences(before: CatalogRevision, after: CatalogRevision) -> tuple[EntryChange, ...]:
+    return catalog_diff.difference(sections(before.source), sections(after.source))
 
 
 def _newest(state: FleetState) -> float:

@@ -19,8 +19,11 @@ from services.control.commanding.brake_command import plan_release
 from services.control.commanding.commands import Actor, plan_apply, plan_rollback
 from services.control.commanding.mending import plan_mend
 from services.control.commanding.moment import Moment, Plan, Planned
+from services.control.deciding.current import find_revision
 from services.control.loop import Loop
 from services.control.requests import Failed, LogRefuses, OutcomeUnknown, TooMany
+from services.fleet.catalog import from_json
+from services.fleet.state import FleetState
 from services.fleet.unseen import unseen
 
 UNREAD = "the request cannot be read"
@@ -37,8 +40,9 @@ class Reasoned(Protocol):
 
 R = TypeVar("R", bound=Reasoned)
 
-Planner = Callable[[bytes, Actor], Plan]
-"""From a request's body, which it may raise DecodeError for."""
+Planner = Callable[[bytes, Actor, FleetState], Plan]
+"""From a request's body, which it may raise DecodeError for. It runs beside the event loop, while the
+state goes on: of that it looks at one entity at most."""
 
 
 def understood(body: bytes, kind: type[R]) -> R:
@@ -50,20 +54,28 @@ def understood(body: bytes, kind: type[R]) -> R:
 
 
 def _planner(kind: type[R], plan: Callable[[Moment, R, Actor], Planned]) -> Planner:
-    def planned(body: bytes, actor: Actor) -> Plan:
+    def planned(body: bytes, actor: Actor, _state: FleetState) -> Plan:
         wanted = understood(body, kind)
         return lambda moment: plan(moment, wanted, actor)
 
     return planned
 
 
-def _apply(body: bytes, actor: Actor) -> Plan:
+def _apply(body: bytes, actor: Actor, _state: FleetState) -> Plan:
     return plan_apply(understood(body, ApplyCatalog), actor)
+
+
+def _rollback(body: bytes, actor: Actor, state: FleetState) -> Plan:
+    wanted = understood(body, RollbackCatalog)
+    held = find_revision(state, wanted.revision)
+    if held is not None:
+        from_json(held.document.source)  # Remembered for the plan, which must not take long.
+    return lambda moment: plan_rollback(moment, wanted, actor)
 
 
 ORDERS: Mapping[str, Planner] = {
     "apply": _apply,
-    "rollback": _planner(RollbackCatalog, plan_rollback),
+    "rollback": _rollback,
     "brake-off": _planner(ReleaseBrake, plan_release),
     "mend": _planner(Mend, plan_mend),
 }
@@ -76,7 +88,7 @@ async def carry_out(loop: Loop, name: str, body: bytes, actor: Actor) -> Frame:
         return refusal(loop, "recovering", *_RECOVERING)
     planner = ORDERS[name]
     try:
-        return await loop.perform(await loop.prepare(lambda: planner(body, actor)))
+        return await loop.perform(await loop.prepare(lambda: planner(body, actor, loop.state)))
     except DecodeError as error:
         return refusal(loop, "bad_request", UNREAD, str(error))
     except LogRefuses as error:

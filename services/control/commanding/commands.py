@@ -101,6 +101,8 @@ def plan_apply(request: ApplyCatalog, actor: Actor) -> Plan:
         typed=f"flotilla catalog apply {typed_file(request.file)}",
     )
     made = from_yaml(request.source, request.file)
+    if isinstance(made, Catalog):
+        from_json(made.source())  # Remembered: it is read from the log in the turn that takes it.
     return lambda moment: _plan(moment, made, wanted, actor)
 
 

@@ -1,11 +1,14 @@
 """The current catalog, out of the state. One value per swap; pure but for what it remembers."""
 
-from msgspec import Struct
+from collections.abc import Iterable
+
+from msgspec import Raw, Struct
 
 from schemas import subjects
-from schemas.documents import CatalogRevision
+from schemas.documents import CatalogPointer, CatalogRevision
 from services.fleet.catalog import EMPTY, Catalog, CatalogFaults, from_json
 from services.fleet.state import FleetState, Held
+from services.fleet.telling.happened import happened
 
 
 class Current(Struct, frozen=True):
@@ -68,6 +71,25 @@ def find_revision(state: FleetState, revision: int) -> Held[CatalogRevision] | N
     if held is None or not isinstance(held.document, CatalogRevision):
         return None
     return held if held.document.revision == revision else None
+
+
+def source_ahead(state: FleetState, messages: Iterable[tuple[str, bytes]]) -> Raw | None:
+    """Of the catalog that is in force once these are folded, in their order; None: it stays as it is."""
+    found = [
+        happened(0, subject, payload).document
+        for subject, payload in messages
+        if subject.startswith(subjects.CATALOG)
+    ]
+    pointers = [each for each in found if isinstance(each, CatalogPointer)]
+    held = state.catalog.get(())
+    pointer = pointers[-1] if pointers else None if held is None else held.document
+    if not found or pointer is None:
+        return None
+    for each in reversed(found):
+        if isinstance(each, CatalogRevision) and each.revision == pointer.revision:
+            return each.source
+    kept = find_revision(state, pointer.revision)
+    return None if kept is None else kept.document.source
 
 
 def next_revision(state: FleetState) -> int:

@@ -1,19 +1,25 @@
 import shlex
 
+import pytest
+
 from schemas import codec, subjects
 from schemas.api import ApplyCatalog
 from schemas.documents import CatalogPointer, CatalogRevision, CommandRecord, Gone
 from schemas.frames import Accepted, Refusal
 from schemas.history import RollbackCatalog
 from schemas.ids import EventId, ModelName
+from services.control.answering.orders import ORDERS
 from services.control.commanding.commands import Actor, plan_apply, plan_rollback
 from services.control.commanding.moment import Moment, Planned
-from services.control.deciding.current import CurrentCatalog
+from services.control.deciding.current import CurrentCatalog, source_ahead
 from services.control.deciding.drafts import Draft
-from tests.builders import Script, a_replica
+from services.fleet import catalog
+from services.fleet.catalog import from_json
+from tests.builders import Script, a_replica, an_event
 
 ACTOR = Actor("ann", "127.0.0.1", EventId("command-1"))
 ONE = "models:\n  one: {engine: llamacpp, source: /models/one.gguf}\n"
+MORE = "  three: {engine: llamacpp, source: /models/three.gguf}\n"
 TWO = ONE + "  two: {engine: llamacpp, source: /models/two.gguf}\n"
 
 
@@ -244,3 +250,55 @@ def test_a_record_fits_the_log_however_much_a_command_names() -> None:
     log.apply(f"models:\n{models}")
     [refused] = log.plan(ApplyCatalog(source=ONE)).drafts
     assert 1000 < len(record(refused).detail) < 3000
+
+
+# spec: C2
+def test_a_catalog_is_read_before_the_turn_that_takes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large one takes a second: neither a plan nor a fold may wait for that."""
+    log = Log()
+    log.apply(ONE)
+    log.apply(TWO)
+    state = log.script.state
+    for number in range(catalog.REMEMBERED):  # Whatever was read before is not remembered.
+        from_json(b"%d" % number)
+    request = codec.encode(RollbackCatalog(revision=1, prune_all=True))
+    rollback = ORDERS["rollback"](request, ACTOR, state)
+    read, three = plan_apply(ApplyCatalog(source=TWO + MORE), ACTOR), Script().state
+    log.catalog.read(state)
+
+    def fails(*_: object) -> None:
+        raise AssertionError("a catalog is read in the turn")
+
+    monkeypatch.setattr(catalog, "read_json", fails)
+    moment = Moment(state, log.catalog.read(state))
+    for plan in (rollback, read):
+        drafts = plan(moment).drafts
+        messages = [(draft.subject, an_event(draft.document, kind=draft.type)) for draft in drafts]
+        source = source_ahead(three, messages)
+        assert source is not None
+        for sequence, (subject, payload) in enumerate(messages, three.sequence + 1):
+            three.apply(sequence, subject, payload)
+        current = CurrentCatalog().read(three)
+        assert current.catalog is from_json(source)
+    assert current.catalog.models.keys() == {"one", "two", "three"}
+
+
+def test_which_catalog_is_in_force_is_known_before_it_is_folded() -> None:
+    log = Log()
+    log.apply(ONE)
+    log.apply(TWO)
+    state = log.script.state
+    first, second = (state.revisions[(str(n),)].document for n in (1, 2))
+    stored = (subjects.catalog_revision(1), an_event(first))
+    pointed = (subjects.CATALOG, an_event(CatalogPointer(revision=1, hash=first.hash, author="a")))
+    for messages, source in (
+        ([], None),
+        ([(subjects.command("apply"), b"{}")], None),
+        ([pointed], first.source),
+        ([stored, pointed], first.source),
+        ([stored], second.source),
+        ([(subjects.CATALOG, b"rubbish")], second.source),
+    ):
+        found = source_ahead(state, messages)
+        assert (None if found is None else bytes(found)) == (source and bytes(source))
+    assert source_ahead(Script().state, [pointed]) is None
