@@ -187,9 +187,11 @@ class Agent:
     async def _converse(
         self, writer: Writer, log_id: LogId, arrived: Callable[[Stored], None]
     ) -> None:
-        await self._register(writer, log_id)
+        await self._meet(log_id)
         self._reports.begin(writer)
         self.shards.tell_all()
+        await writer.idle()  # Whoever reads of the node must not take it for empty.
+        await self._register(writer)
         subject = subjects.assignment(self.config.node)
         follower = Follower(self.connection, (subject,), lambda: (subject,), arrived)
         async with asyncio.TaskGroup() as following:
@@ -212,8 +214,8 @@ class Agent:
             except Unavailable as error:
                 log.info("agent.check_waits", reason=str(error))
 
-    async def _register(self, writer: Writer, log_id: LogId) -> None:
-        """Claim the node's name, and learn which shard documents stand there."""
+    async def _meet(self, log_id: LogId) -> None:
+        """Whether the node's name is free, and which shard documents stand there."""
         while True:
             try:
                 stored = await get(self.connection, subjects.node_info(self.config.node))
@@ -225,6 +227,9 @@ class Agent:
                 await asyncio.sleep(RETRY_SECONDS)
         check_name(standing, self._machine_id)
         self.shards.meet(shards)
+
+    async def _register(self, writer: Writer) -> None:
+        """Claim the node's name. All that it runs stands in the log by then."""
         self._describe(writer)
         await writer.idle()
         self._speaks_for_node = not self._name_lost
