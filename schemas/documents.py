@@ -171,6 +171,7 @@ class ShardStatus(Document, frozen=True, gc=False, kw_only=True):
     gpus: tuple[GpuUuid, ...] = ()
     process: ProcessIdentity | None = None
     port: int = 0
+    rendezvous_port: int = 0
     engine: EngineName
     engine_version: str = ""
     since: str

@@ -268,6 +268,7 @@ def report(life: Life, node: NodeId, incarnation: str) -> ShardStatus:
         gpus=order.launch.gpus,
         process=life.process.engine if life.process else None,
         port=order.launch.port,
+        rendezvous_port=order.launch.rendezvous_port,
         engine=order.launch.engine,
         engine_version=life.engine_version,
         since=codec.rfc3339(life.since),

@@ -38,8 +38,8 @@ def replicas_as_told(
 ) -> Iterator[Held[ReplicaDocument]]:
     """Replicas whose own document is lost, made again from what their nodes were told to run.
 
-    They take the current profile's hash: what they were placed for is not known, and being another
-    profile is no reason to replace what cannot be ended.
+    They take the current profile's hash, and its memory: what they were placed for is not known, and
+    being another profile is no reason to replace what cannot be ended.
     """
     if not state.unreadable:
         return
@@ -65,6 +65,7 @@ def _as_told(
 ) -> Held[ReplicaDocument]:
     newest, first = max(parts, key=lambda part: (part[1].attempt, part[0].sequence))
     model, name = models.get(first.model), replica_parts(first.replica)
+    cpu = None if model is None else model.profile.cpu
     plans = [
         ShardPlan(
             node=held.document.node,
@@ -73,6 +74,7 @@ def _as_told(
             port=shard.launch.port,
             rendezvous_port=shard.launch.rendezvous_port,
             cores=shard.launch.cores,
+            memory_bytes=0 if cpu is None or shard.launch.gpus else cpu.memory_bytes,
         )
         for held, shard in parts
         if shard.attempt == first.attempt

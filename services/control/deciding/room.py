@@ -68,7 +68,7 @@ def _hold(candidates: Mapping[NodeId, Candidate], shards: Iterable[Held[ShardSta
         shard = held.document
         if shard.phase != "stopped" and (candidate := candidates.get(shard.node)) is not None:
             candidate.held.update(shard.gpus)
-            candidate.ports_used.add(shard.port)
+            candidate.ports_used.update({shard.port, shard.rendezvous_port} - {0})
 
 
 def _empty(state: FleetState, held: Held[NodeInfo], verdicts: Verdicts) -> Candidate:
