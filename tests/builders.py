@@ -190,10 +190,11 @@ def an_event(
 class Script:
     """A log in memory: each document gets the next sequence and is folded at once."""
 
-    def __init__(self, *documents: Document) -> None:
+    def __init__(self, *documents: Document, parent: LogId | None = None) -> None:
+        """`parent`: of a log that goes on from a lost one."""
         self.state = FleetState()
         self.log: list[tuple[int, str, bytes]] = []
-        self.add(a_genesis(), *documents)
+        self.add(a_genesis(LOG_ID, parent, () if parent is None else (parent,)), *documents)
 
     def add(self, *documents: Document) -> "Script":
         """Documents whose subjects follow from themselves."""

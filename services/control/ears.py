@@ -4,9 +4,9 @@ Silence counts only while control hears its own voice: it says a word to itself 
 turn, leading or not, and a server that is frozen lets nothing through, the link still standing.
 
 Beats are core NATS: each may be lost, none is stored, and none is believed but under the subject of the
-sender that it names. An agent counts as heard only when the beat is of the incarnation that last
-described the node: not a stranger with its name, and not an agent that has not written yet what it
-found.
+sender that it names. An agent counts as heard only when it follows this log, the beat is of the
+incarnation that last described the node, and the log has all that it runs (`moved.py`): not a stranger
+with its name, and not an agent that has not written yet what it found.
 """
 
 import asyncio
@@ -21,6 +21,7 @@ from schemas.ids import ControlId, LogId, NodeId, RouterId
 from services.control.damage import Reported
 from services.control.deciding.silence import PROBE_SECONDS, UNREACHABLE_SECONDS, Hearing
 from services.control.followers import Followers
+from services.control.moved import untold
 from services.fleet.addresses import parsed
 from services.fleet.state import FleetState
 from services.log.connect import Connection
@@ -157,8 +158,7 @@ class Ears:
         self._reports[who] = Reported(who, beat.log, beat.highest), now
         self._agents[beat.node] = beat, now
         self._followers.agent(self._state(), beat, now)
-        info = self._state().info(beat.node)
-        if info is not None and info.document.incarnation == beat.incarnation:
+        if not untold(self._state(), beat):
             self.hearing.node(beat.node, now)
 
     def _on_router(self, message: Message) -> None:

@@ -72,7 +72,8 @@ class Passes:
         """Silence is measured with the state at rest: who has joined since would seem silent."""
         state, models = self._state(), None if current.refused else current.catalog.models
         if is_small(state):
-            return decide(state, models, self._hearing.measure(monotonic()), now)
+            silence = self._hearing.measure(monotonic())
+            return decide(state, models, silence, now, current.revision)
         async with self.state_rests:
             silence = self._hearing.measure(monotonic())
-            return await asyncio.to_thread(decide, state, models, silence, now)
+            return await asyncio.to_thread(decide, state, models, silence, now, current.revision)

@@ -17,7 +17,7 @@ from schemas.documents import (
     ShardPhase,
     ShardStatus,
 )
-from schemas.ids import ModelName, NodeId, ReplicaId, RouterId, token
+from schemas.ids import LogId, ModelName, NodeId, ReplicaId, RouterId, token
 from services.control.deciding.drafts import Draft
 from services.control.deciding.reconcile import Decision, decide
 from services.control.deciding.silence import Silence
@@ -28,8 +28,11 @@ from tests.builders import NOW, Script, a_pointer, an_event, at
 class Fleet:
     """Nodes, a catalog and a clock. `turn` decides and folds; agents report only when told to."""
 
-    def __init__(self, *nodes: NodeInfo, models: Iterable[Model] = ()) -> None:
-        self.script = Script(*nodes)
+    def __init__(
+        self, *nodes: NodeInfo, models: Iterable[Model] = (), parent: LogId | None = None
+    ) -> None:
+        """`parent`: its log goes on from a lost one."""
+        self.script = Script(*nodes, parent=parent)
         self.now = NOW
         self.models: Mapping[ModelName, Model] | None = {}
         self.heard: dict[NodeId, float] = {node.node: 0.0 for node in nodes}

@@ -18,6 +18,7 @@ from schemas.documents import (
     ShardPlan,
 )
 from schemas.ids import EventId, NodeId, ReplicaId
+from services.control.deciding.adopting import may_be_told
 from services.control.deciding.drafts import Order
 from services.control.deciding.publish import shard_of
 from services.control.deciding.silence import UNREACHABLE_SECONDS
@@ -123,7 +124,7 @@ def _by_replica(shard: AssignedShard) -> ReplicaId:
 
 
 def _write(turn: Turn, node: NodeId, shards: list[AssignedShard]) -> None:
-    if is_unknown_node(turn.state, node):
+    if is_unknown_node(turn.state, node) or not may_be_told(turn, node):
         return
     held = turn.state.assignment(node)
     same = held is not None and held.document.shards == tuple(shards)

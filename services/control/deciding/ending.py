@@ -37,7 +37,8 @@ def end_unwanted(turn: Turn, models: Mapping[ModelName, Model]) -> None:
         surplus = any(reason == rollout.SURPLUS for _, reason in retired)
         returned = _returned(turn, standings) if surplus else None
         for standing, reason in retired:
-            end(turn, standing, reason, returned if reason == rollout.SURPLUS else None)
+            cause = turn.adopted.get(standing.id) or returned
+            end(turn, standing, reason, cause if reason == rollout.SURPLUS else None)
 
 
 def _last_report(standing: Standing) -> EventId | None:
@@ -61,11 +62,12 @@ def end(turn: Turn, standing: Standing, reason: str, cause: EventId | None = Non
     """Drain a replica that serves; stop one that does not. No `cause`: the swap of the catalog."""
     if standing.gone or standing.untouchable or standing.document.goal != "run":
         return
+    before = standing.document.reason
     document = replace(
         standing.document,
         goal="drain" if standing.serving else "stop",
         since=codec.rfc3339(turn.now),
-        reason=reason,
+        reason=f"{reason}; {before}" if before else reason,
         deadline=_deadline(turn, standing.document) if standing.serving else None,
     )
     label = "replica.draining" if standing.serving else "replica.stopping"

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from schemas.ids import NodeId, RouterId
+from services.control.deciding.adopting import first_slot
 from services.control.deciding.brake import SILENT_SECONDS
 from services.control.deciding.current import Current
 from services.control.deciding.silence import Silence
@@ -31,6 +32,8 @@ class Look(Struct, frozen=True):
     silent: frozenset[NodeId]
     returned: frozenset[NodeId]
     """Heard, though their verdict still says otherwise."""
+    untold: int
+    """Nodes that were heard and told nothing yet, in a log where they are not told before (`adopting.py`)."""
     unanswered: frozenset[NodeId]
     routers: Mapping[RouterId, int]
 
@@ -50,9 +53,16 @@ def look(state: FleetState, current: Current, silence: Silence) -> Look:
                 if held.document.condition != "alive" and held.document.node in silence.nodes
             ]
         ),
+        untold=_untold(state, silence),
         unanswered=silence.unanswered,
         routers=silence.routers,
     )
+
+
+def _untold(state: FleetState, silence: Silence) -> int:
+    if not first_slot(state) or len(state.assignments) == len(state.infos):
+        return 0
+    return sum(state.assignment(node) is None for node in silence.nodes)
 
 
 def is_small(state: FleetState) -> bool:

@@ -10,6 +10,7 @@ from schemas.catalog import Model
 from schemas.documents import Gone, PlacementVerdict, ReplicaDocument, ShardPlan
 from schemas.ids import EventId, ModelName, ReplicaId, replica_id, replica_parts
 from services.control.deciding import rollout
+from services.control.deciding.adopting import first_slot
 from services.control.deciding.candidates import Placed
 from services.control.deciding.drafts import Order
 from services.control.deciding.ending import end
@@ -18,13 +19,11 @@ from services.control.deciding.refusals import Unplaceable, summarize
 from services.control.deciding.room import Room
 from services.control.deciding.turn import Turn
 from services.fleet.standing import Standing, lost_by
-from services.fleet.state import FleetState
 
 PORT_IN_USE = "port_in_use"
 """Failure class of a shard that found its port taken."""
 MOST_PORTS = 8
 """A replica whose ports were found taken so often stays failed, with that reason."""
-GENERATIONS_A_LOG = 1_000_000
 FIRST_PAUSE_SECONDS = 1.0
 """Between the second port of a replica and its third; doubled with each further one."""
 
@@ -106,14 +105,13 @@ def _place_model(turn: Turn, room: Room, model: Model) -> Unplaceable | None:
 
 def _placed(turn: Turn, model: Model, found: Placed, standings: list[Standing]) -> Standing:
     slot, generation = _free_slot(turn, model.name, standings)
-    pointer = turn.state.catalog.get(())
     cpu = model.profile.cpu
     document = ReplicaDocument(
         id=replica_id(model.name, slot, generation),
         model=model.name,
         slot=slot,
         generation=generation,
-        revision=0 if pointer is None else pointer.document.revision,
+        revision=turn.revision,
         profile_hash=model.profile_hash,
         attempt=1,
         shards=tuple(
@@ -146,28 +144,20 @@ def _placed(turn: Turn, model: Model, found: Placed, standings: list[Standing]) 
 
 
 def _free_slot(turn: Turn, model: ModelName, standings: list[Standing]) -> tuple[int, int]:
-    """The lowest slot that nothing names, and the generation that it has not had yet."""
+    """The lowest slot of this log that nothing names, and the generation that it has not had yet."""
     used = {s.document.slot for s in standings if not s.gone}
     ended = {s.document.slot: s.id for s in standings if s.gone}
-    for slot in count():
+    for slot in count(first_slot(turn.state)):
         subject = subjects.replica(model, slot)
         if slot in used or subject in turn.state.unreadable:
             continue
         gone = turn.state.gone.get(subject)
         last = ended.get(slot) or (None if gone is None else ReplicaId(gone.document.id))
         if last is None:
-            return slot, first_generation(turn.state)
+            return slot, 1
         if last not in turn.state.shards_by_replica:
-            return slot, max(first_generation(turn.state), replica_parts(last).generation + 1)
+            return slot, replica_parts(last).generation + 1
     raise AssertionError("unreachable")  # count() does not end.
-
-
-def first_generation(state: FleetState) -> int:
-    """Of a slot that nothing is known of. After a recovery it lies above all that a lost log may have
-    given: nobody knows which ids that used, and none is used twice."""
-    genesis = state.genesis.get(())
-    lost = 0 if genesis is None else len(genesis.document.ancestors)
-    return lost * GENERATIONS_A_LOG + 1
 
 
 def _record(turn: Turn, model: Model, refused: Unplaceable | None) -> None:

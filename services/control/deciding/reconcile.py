@@ -9,6 +9,7 @@ The rules, in this order:
 1. Verdicts. Nodes become alive, unreachable or lost by their silence (`verdicts.py`); while the
    mass-silence brake is on (`brake.py`), none becomes lost. Everything below sees the new verdicts. A
    node that no agent describes any more counts as lost.
+   Then what lost logs began and this one does not know is taken over (`adopting.py`).
 2. Ended. A replica that was to run and whose agents stopped it will not be started by them again: it
    is gone, and counts as missing.
 3. Given up. A replica on a lost node does not count. It stays as it is, endpoint included, until as
@@ -30,9 +31,10 @@ The rules, in this order:
    replicas and from what routers have applied (`assign.py`), and a model's placement verdict is
    written when it, its counts or its main reason changes.
 
-A refused catalog (`models` is None): 2, 3, 4 and 6 are left out; what runs goes on.
-Orphans, shards that agents report and no decision knows, need no rule of their own: they stand in
-no assignment, which tells the agent to stop them, and hold their cards until it has.
+A refused catalog (`models` is None): 2, 3, 4 and 6 are left out; what runs goes on, and nodes that run
+what would be taken over are told nothing.
+Other orphans, shards that agents report and no decision knows, need no rule of their own: they stand
+in no assignment, which tells the agent to stop them, and hold their cards until it has.
 """
 
 from collections.abc import Mapping
@@ -43,6 +45,7 @@ from schemas import subjects
 from schemas.catalog import Model
 from schemas.ids import ModelName, NodeId
 from services.control.deciding import brake
+from services.control.deciding.adopting import adopt
 from services.control.deciding.assign import assign, told
 from services.control.deciding.drafts import Draft, Drafts, Order
 from services.control.deciding.ending import bury_finished, end_unwanted
@@ -75,9 +78,17 @@ class Decision(Struct, frozen=True):
 
 
 def decide(
-    state: FleetState, models: Mapping[ModelName, Model] | None, silence: Silence, now: float
+    state: FleetState,
+    models: Mapping[ModelName, Model] | None,
+    silence: Silence,
+    now: float,
+    revision: int | None = None,
 ) -> Decision:
-    """One pass over the whole fleet. `now` is the fleet's clock, seconds since 1970."""
+    """One pass over the whole fleet. `now` is the fleet's clock, seconds since 1970.
+
+    `revision`: that `models` are of; None: the one that the pointer names.
+    """
+    pointer = state.catalog.get(())
     turn = Turn(
         state=state,
         models=models,
@@ -88,10 +99,14 @@ def decide(
         standings={},
         told=told(state),
         past={},
+        revision=revision or (0 if pointer is None else pointer.document.revision),
+        adopted={},
+        withheld=set(),
         waits=[],
     )
     _judge(turn)
     _read_replicas(turn)
+    adopt(turn)
     if models is not None:
         end_unwanted(turn, models)
     bury_finished(turn)

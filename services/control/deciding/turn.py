@@ -36,6 +36,12 @@ class Turn(Struct, kw_only=True):
     """Models of earlier revisions that this pass had to look up."""
     braked: bool = False
     """The mass-silence brake is on: nothing is given up, nothing rebuilt."""
+    revision: int
+    """Of the catalog that `models` are of; 0: none."""
+    adopted: dict[ReplicaId, EventId]
+    """The agents' reports by which this pass took replicas over (`adopting.py`)."""
+    withheld: set[NodeId]
+    """Nodes that are told nothing: what they run cannot be judged."""
     waits: list[float]
     """Seconds from now after which another pass may decide something else."""
 

@@ -7,9 +7,9 @@ then, in this order, stand
 1. what the base (the lost log, as far as it is known) says and no decision makes anew: catalog
    revisions, verdicts, intents, …; of nodes that do not beat also what their agents last said, so that
    their cards stay held;
-2. the replicas: those of the base, unless every node of them beats and one knows nothing of them; and
-   those that agents run and the base does not know, or knows in an older attempt;
-3. whatever `decide` makes of that, by the recovered catalog;
+2. the replicas of the base, unless every node of them beats and one knows nothing of them;
+3. whatever `decide` makes of that, by the recovered catalog: what agents run and the base does not know,
+   or knows in an older attempt, it takes over (`deciding/adopting.py`);
 4. the pointer.
 
 Each step leaves out what stands already, so a recovery that was cut off goes on where it was. An
@@ -17,28 +17,26 @@ assignment of the lost log is never taken over: it may not name what its node ha
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from schemas import codec, subjects
+from schemas import subjects
 from schemas.beats import AgentBeat
 from schemas.catalog import Model
 from schemas.documents import (
     Document,
     Gone,
     ReplicaDocument,
-    ShardPlan,
-    ShardStatus,
 )
-from schemas.ids import LogId, ModelName, NodeId, ReplicaId, replica_parts
+from schemas.ids import ModelName, NodeId, ReplicaId
 from services.control.deciding.drafts import Draft, Drafts, Order
+from services.control.moved import untold
 from services.fleet.families import FAMILIES, family_of
-from services.fleet.standing import holding, reports
+from services.fleet.standing import holding
 from services.fleet.state import FleetState
 
-OLDEST_ANCESTORS = 16
 _OF_AGENTS = {"infos", "shards"}
 _DECIDED_ANEW = {
     "genesis",
@@ -78,12 +76,6 @@ def is_recovering(state: FleetState) -> bool:
     if held is None or held.document.parent is None:
         return False
     return not state.catalog and subjects.CATALOG not in {**state.unreadable, **state.unknown}
-
-
-def lineage(*known: Iterable[LogId | None]) -> tuple[LogId, ...]:
-    """Every log that somebody may follow, newest first, each once."""
-    found = dict.fromkeys(log for logs in known for log in logs if log is not None)
-    return tuple(found)[:OLDEST_ANCESTORS]
 
 
 def base_of(state: FleetState) -> Base:
@@ -153,18 +145,8 @@ def waits_for(state: FleetState, beats: Iterable[AgentBeat]) -> dict[NodeId, str
     """Nodes that beat and have not told this log yet all that they run."""
     found: dict[NodeId, str] = {}
     for beat in sorted(beats, key=lambda beat: beat.node):
-        info = state.info(beat.node)
-        left = [
-            replica
-            for replica in beat.held or ()
-            if not any(held.document.node == beat.node for held in state.shards_of(replica))
-        ]
-        if beat.log != state.log_id:  # What it holds, it says once it has moved over.
-            found[beat.node] = beat.damaged or f"follows log {beat.log or 'none'}"
-        elif info is None or info.document.incarnation != beat.incarnation:
-            found[beat.node] = beat.damaged or "has not described itself in the new log"
-        elif left:
-            found[beat.node] = f"has not reported {', '.join(left)}"
+        if reason := untold(state, beat):
+            found[beat.node] = beat.damaged or reason
     return found
 
 
@@ -184,33 +166,20 @@ def _node_of(document: Document) -> NodeId | None:
 
 
 def take_over(
-    state: FleetState,
-    base: Base,
-    models: Mapping[ModelName, Model],
-    beating: Collection[NodeId],
-    revision: int,
-    now: float,
+    state: FleetState, base: Base, models: Mapping[ModelName, Model], beating: Collection[NodeId]
 ) -> tuple[Draft, ...]:
     """Step 2, once step 1 stands in the state."""
-    found: dict[str, Carried] = {}
+    drafts = Drafts(state.fence, state.sequence)
     for each in base.replicas:
-        kept = each
-        document = each.document
+        if state.held(each.subject) is not None:
+            continue
+        type_, document = each.type, each.document
         if isinstance(document, ReplicaDocument):
             if _is_known(state, document, beating):
-                kept = Carried(each.subject, each.type, _startable(state, document, models))
+                document = _startable(state, document, models)
             else:
-                kept = Carried(each.subject, "replica.gone", Gone(id=document.id))
-        found[each.subject] = kept
-    for document in _adopted(state, found, models, revision, now):
-        subject = subjects.replica(document.model, document.slot)
-        before = found.get(subject)
-        if before is None or _generation(before.document) <= document.generation:
-            found[subject] = Carried(subject, "replica.adopted", document)
-    drafts = Drafts(state.fence, state.sequence)
-    for subject, each in sorted(found.items()):
-        if state.held(subject) is None:
-            drafts.put(Order.TAKE, subject, each.type, each.document)
+                type_, document = "replica.gone", Gone(id=document.id)
+        drafts.put(Order.TAKE, each.subject, type_, document)
     return drafts.ordered()
 
 
@@ -229,80 +198,6 @@ def _startable(
     if kept or model is None:
         return replica
     return replace(replica, profile_hash=model.profile_hash)
-
-
-def _generation(document: Document) -> int:
-    return replica_parts(getattr(document, "id", ReplicaId(""))).generation
-
-
-def _adopted(
-    state: FleetState,
-    found: Mapping[str, Carried],
-    models: Mapping[ModelName, Model],
-    revision: int,
-    now: float,
-) -> Iterator[ReplicaDocument]:
-    """What agents run and the base does not know, or knows in an older attempt."""
-    known = {
-        each.document.id: each.document
-        for each in found.values()
-        if isinstance(each.document, ReplicaDocument)
-    }
-    for replica in sorted(state.shards_by_replica):
-        if replica in state.replicas_by_id:
-            continue
-        live = [held.document for held in reports(state, replica)]
-        live = [shard for shard in live if shard.phase != "stopped"]
-        model = models.get(live[0].model) if live else None
-        if model is not None:
-            document = _adopt(known.get(replica), replica, live, model, revision, now)
-            if document is not None:
-                yield document
-
-
-def _adopt(
-    known: ReplicaDocument | None,
-    replica: ReplicaId,
-    live: list[ShardStatus],
-    model: Model,
-    revision: int,
-    now: float,
-) -> ReplicaDocument | None:
-    """None: the base has it, or a member of the gang is missing: then nobody can serve with it."""
-    attempt = max(shard.attempt for shard in live)
-    members = sorted((s for s in live if s.attempt == attempt), key=lambda s: s.rank)
-    whole = [shard.rank for shard in members] == list(range(model.profile.nodes))
-    if not whole or (known is not None and known.attempt >= attempt):
-        return None
-    plans = tuple(_plan(shard, model) for shard in members)
-    if known is not None:
-        return replace(known, attempt=attempt, shards=plans)
-    parts = replica_parts(replica)
-    return ReplicaDocument(
-        id=replica,
-        model=model.name,
-        slot=parts.slot,
-        generation=parts.generation,
-        revision=revision,
-        profile_hash=model.profile_hash,
-        attempt=attempt,
-        shards=plans,
-        goal="run",
-        since=codec.rfc3339(now),
-        reason="adopted",
-    )
-
-
-def _plan(shard: ShardStatus, model: Model) -> ShardPlan:
-    cpu = model.profile.cpu
-    return ShardPlan(
-        node=shard.node,
-        rank=shard.rank,
-        gpus=shard.gpus,
-        port=shard.port,
-        cores=0.0 if cpu is None else cpu.cores,
-        memory_bytes=0 if cpu is None else cpu.memory_bytes,
-    )
 
 
 def struct_of(subject: str) -> type[Document]:

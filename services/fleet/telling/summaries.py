@@ -56,6 +56,7 @@ LABELS: Final = frozenset(
         "placement.gone",
         "placement.placed",
         "placement.unplaceable",
+        "replica.adopted",
         "replica.draining",
         "replica.gone",
         "replica.moved_port",
@@ -191,7 +192,7 @@ def _replica(label: str, replica: ReplicaDocument) -> str:
         return f"{replica.id} on {where} is to stop{because}"
     with_cards = f" with {_count(cards, 'card')}" if cards else ""
     word = "placed" if label == "replica.placed" else "is to run"
-    return f"{replica.id} {word} on {where}{with_cards}, for catalog r{replica.revision}"
+    return f"{replica.id} {word} on {where}{with_cards}, for catalog r{replica.revision}{because}"
 
 
 def _shard(shard: ShardStatus) -> str:

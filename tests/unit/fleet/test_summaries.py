@@ -220,6 +220,11 @@ TOLD: dict[str, tuple[str, Document, str]] = {
         a_verdict_of("unplaceable"),
         "tiny: 1 of 3 placed, no room for more: 2 x cores (wants 4, 1 free)",
     ),
+    "replica.adopted": (
+        subjects.replica(TINY, 0),
+        replace(a_replica(), reason="adopted: it ran"),
+        "tiny-0-1 is to run on node-1, for catalog r1: adopted: it ran",
+    ),
     "replica.draining": (
         subjects.replica(TINY, 0),
         a_replica(goal="drain", deadline=AT),
