@@ -12,7 +12,7 @@ from ctl.render import result
 from ctl.texts import NAME, reason_option
 from ctl.typed import typed
 from schemas.frames import Accepted
-from schemas.ids import ModelName
+from schemas.ids import ModelName, NodeId
 from schemas.recovery import Moving, Recover, Recovery, Way, WayOut
 
 
@@ -32,14 +32,27 @@ from schemas.recovery import Moving, Recover, Recovery, Way, WayOut
 @click.option(
     "--prune", type=NAME, multiple=True, metavar="MODEL", help="A model whose engines may end."
 )
+@click.option(
+    "--without",
+    type=NAME,
+    multiple=True,
+    metavar="NODE",
+    help="A node that is away, and may be missing.",
+)
 @reason_option
 @click.pass_obj
 def recover(
-    operator: Operator, way: Way | None, file: Path | None, prune: tuple[str, ...], reason: str
+    operator: Operator,
+    way: Way | None,
+    file: Path | None,
+    prune: tuple[str, ...],
+    without: tuple[str, ...],
+    reason: str,
 ) -> int:
     """Go on after the log was lost or damaged. Without --from: what is known, and the ways out.
 
-    A new log is begun that names the lost one. No engine is stopped, and routers serve on.
+    A new log is begun that names the lost one. No engine is stopped, and routers serve on. What runs on
+    a node that is away meanwhile is taken over when it returns.
     """
     if way is None:
         return _show(operator)
@@ -49,6 +62,7 @@ def recover(
         catalog=None if content is None else text(content, name),
         file=name,
         prune=tuple(ModelName(model) for model in prune),
+        without=tuple(NodeId(node) for node in without),
         reason=reason,
     )
     answer = operator.client().ask("recover", Accepted, request=request)
@@ -94,4 +108,8 @@ def _way(way: WayOut) -> Iterator[str]:
     at = f"log {way.log} to sequence {way.sequence:,}, " if way.log else ""
     catalog = f"catalog r{way.revision}, " if way.revision else "no catalog, "
     yield f"  {way.way:<8}  {at}{catalog}{way.replicas} replicas, {way.nodes} nodes"
+    if way.away:
+        yield f"            away: {', '.join(way.away)} (to go on without one: --without NODE)"
+    if way.unsure:
+        yield f"            {way.unsure}"
     yield f"            {typed(way.command)}"

@@ -57,7 +57,7 @@ def _catalog(fleet: Status) -> str:
 
 
 def _next(fleet: Status) -> str:
-    if fleet.damage:
+    if fleet.damage or fleet.recovering:
         return "flotilla journal recover"
     if not fleet.catalog_revision:
         return "flotilla catalog apply FILE"

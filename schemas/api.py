@@ -174,6 +174,8 @@ class Status(Frame, frozen=True, kw_only=True, tag="Status"):
     leading: bool
     """Whether the answering control leads."""
     damage: Damage | None = None
+    recovering: bool = False
+    """A new log is begun in the place of a lost one, and has no catalog yet."""
     halted: tuple[str, ...] = ()
     """Why nothing is decided: events of a newer version, a refused catalog, …"""
     warnings: tuple[str, ...] = ()

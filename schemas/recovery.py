@@ -5,8 +5,8 @@ from typing import Literal
 from msgspec import Struct
 
 from schemas.frames import Frame
-from schemas.ids import LogId
-from schemas.texts import FileName, Prune, Reason, Subject
+from schemas.ids import LogId, NodeId
+from schemas.texts import FileName, Prune, Reason, Subject, Without
 
 Way = Literal["memory", "log", "agents"]
 """What a new log is begun from: what control held, what stands in NATS, what agents run."""
@@ -38,6 +38,11 @@ class WayOut(Struct, frozen=True, kw_only=True, rename="camel"):
     models: int = 0
     replicas: int = 0
     nodes: int = 0
+    away: tuple[NodeId, ...] = ()
+    """Nodes of the lost log that do not beat, and of which nothing is known this way: they must be named
+    to go on without them."""
+    unsure: str = ""
+    """Not empty: there may be others, and why that is not known."""
     command: str = ""
 
 
@@ -74,6 +79,8 @@ class Recover(Struct, frozen=True, kw_only=True, rename="camel"):
     """Its name, for the places of faults."""
     prune: Prune = ()
     """Models whose engines may end."""
+    without: Without = ()
+    """Nodes that are away and are gone on without; what they run is taken over when they return."""
     reason: Reason = ""
 
 

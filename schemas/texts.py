@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from schemas.ids import ModelName
+from schemas.ids import ModelName, NodeId
 
 LONGEST_NAME = 256
 LONGEST_REASON = 2000
@@ -16,3 +16,5 @@ Prune = Annotated[
     tuple[Annotated[ModelName, Meta(max_length=LONGEST_NAME)], ...], Meta(max_length=10_000)
 ]
 """Models that may vanish."""
+Without = Annotated[tuple[Annotated[NodeId, Meta(max_length=256)], ...], Meta(max_length=10_000)]
+"""Nodes that may be missing."""

@@ -14,16 +14,16 @@ also into a new log: what runs goes on, what is known is served, and `status` sa
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import structlog
-from msgspec import Struct
+from msgspec import DecodeError, Struct
 from msgspec.structs import replace
 
 from schemas import codec, subjects
 from schemas.documents import Genesis
-from schemas.ids import LogId
+from schemas.ids import LogId, NodeId
 from schemas.recovery import Damage
 from services.fleet.damage import Found, Seen, damage, read_seen
 from services.fleet.state import FleetState
@@ -45,6 +45,9 @@ class SeenFile:
         self._marking = asyncio.Lock()
         self.damaged_since = (read_if_there(self._since) or b"").decode(errors="replace")
         """When damage was found that still stands, RFC 3339; empty: there is none."""
+        self._nodes = self.beside("nodes.json")
+        self.nodes = _read_nodes(read_if_there(self._nodes))
+        """Nodes that the log described when it was last followed."""
 
     def beside(self, name: str) -> Path:
         """Another file of this control's folder."""
@@ -70,16 +73,32 @@ class SeenFile:
     async def remember(self, seen: Seen) -> None:
         """Written in a thread: it waits for the disk. A disk that refuses is asked again next time."""
         self.seen = seen
-        if seen == self._written:
-            return
+        if seen != self._written and await self._keep(self._path, codec.encode(seen)):
+            self._written = seen
+
+    async def remember_nodes(self, nodes: frozenset[NodeId]) -> None:
+        """So that a recovery from agents can tell who is away. A disk that refuses: as above."""
+        if nodes != self.nodes and await self._keep(self._nodes, codec.encode(sorted(nodes))):
+            self.nodes = nodes
+
+    async def _keep(self, path: Path, content: bytes) -> bool:
         try:
-            await asyncio.to_thread(write_atomically, self._path, codec.encode(seen))
+            await asyncio.to_thread(write_atomically, path, content)
         except OSError as error:
             if not self.trouble:
-                log.error("log.not_remembered", path=str(self._path), reason=str(error))  # noqa: TRY400
+                log.error("log.not_remembered", path=str(path), reason=str(error))  # noqa: TRY400
             self.trouble = str(error)
-        else:
-            self._written, self.trouble = seen, ""
+            return False
+        self.trouble = ""
+        return True
+
+
+def _read_nodes(content: bytes | None) -> frozenset[NodeId]:
+    """A file that cannot be read counts as none."""
+    try:
+        return frozenset(codec.decode(content or b"[]", tuple[NodeId, ...]))
+    except DecodeError:
+        return frozenset()
 
 
 class Reported(Struct, frozen=True):
@@ -128,12 +147,18 @@ def _id(genesis: Genesis | None) -> str:
     return "" if genesis is None else genesis.log_id
 
 
-class _Claim(Struct, frozen=True):
+class Claim(Struct, frozen=True):
     """What contradicts the log that is there."""
 
-    text: str
+    who: str
     log: LogId
     """Two that name the same one say the same."""
+    text: str
+
+    @property
+    def line(self) -> str:
+        """For `status`, where it is not believed."""
+        return f"{self.text}: not believed, nobody else says so"
 
 
 def _believed(whole: Found, reports: list[Reported]) -> str | None:
@@ -144,12 +169,24 @@ def _believed(whole: Found, reports: list[Reported]) -> str | None:
     return claims[0].text
 
 
-def doubted(found: Found, state: FleetState, reports: Iterable[Reported]) -> tuple[str, ...]:
-    """What programs say of a log that is judged sound, against what this control knows of it."""
+def doubted(
+    found: Found,
+    state: FleetState,
+    applied: int,
+    reports: Sequence[Reported],
+    before: tuple[Claim, ...] = (),
+) -> tuple[Claim, ...]:
+    """What programs say of a log that is judged sound, against what this control knows of it.
+
+    `before`: what was doubted at the last look. It stays so once the log itself is damaged: what is
+    left of it contradicts nobody.
+    """
+    if judge(found, state, applied) is not None:
+        return before
     held = state.genesis.get(())
-    genesis = found.genesis or (None if held is None else held.document)
-    claims = _claims(genesis, found.head, reports)
-    return tuple(f"{claim.text}: not believed, nobody else says so" for claim in claims)
+    whole = replace(found, genesis=found.genesis or (None if held is None else held.document))
+    claims = _claims(whole.genesis, whole.head, reports)
+    return tuple(claims) if _knows(whole) and not _proves(claims, reports) else ()
 
 
 def _knows(whole: Found) -> bool:
@@ -158,18 +195,18 @@ def _knows(whole: Found) -> bool:
     return seen is not None and seen.proven and genesis is not None and seen.log == genesis.log_id
 
 
-def _proves(claims: list[_Claim], reports: list[Reported]) -> bool:
+def _proves(claims: list[Claim], reports: Sequence[Reported]) -> bool:
     said = [claim.log for claim in claims]
     follow = sum(report.log is not None for report in reports)
     return len(set(said)) < len(said) or 2 * len(said) > follow
 
 
-def _claims(genesis: Genesis | None, head: int, reports: Iterable[Reported]) -> list[_Claim]:
+def _claims(genesis: Genesis | None, head: int, reports: Iterable[Reported]) -> list[Claim]:
     told = [
-        (_contradiction(genesis, head, report), report.log)
+        (report.who, report.log, _contradiction(genesis, head, report))
         for report in sorted(reports, key=lambda report: report.who)
     ]
-    return [_Claim(text, log_id) for text, log_id in told if text and log_id is not None]
+    return [Claim(who, log_id, text) for who, log_id, text in told if text and log_id is not None]
 
 
 def _contradiction(genesis: Genesis | None, head: int, report: Reported) -> str:

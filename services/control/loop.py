@@ -44,6 +44,8 @@ from services.control.followers import Followers
 from services.control.leader import Leadership
 from services.control.opening import Damaged, Opened, Opener
 from services.control.passes import Passes
+from services.control.recovery.beginning import Beginning
+from services.control.recovery.job import JobFile
 from services.control.recovery.procedure import Recovering
 from services.control.requests import (
     Failed,
@@ -117,15 +119,16 @@ class Loop:
         self.writing = Writing(
             connection, leadership, lambda: self.state, lambda: self.now(), self.folded
         )
+        file = JobFile(seen.beside("recovery.json"))
         self.recovering = Recovering(
-            connection,
-            leadership,
-            seen,
+            Beginning(
+                connection, leadership, seen, self.opener, self.ears, lambda: self.state, file
+            ),
+            file,
             self.opener,
             self.ears,
             self.writing,
             lambda: self.state,
-            lambda: self.now(),
         )
         """Of a log that goes on from a lost one."""
         self._passes = Passes(lambda: self.state, self.ears.hearing, self.writing)
@@ -318,6 +321,8 @@ class Loop:
             log_id = self.state.log_id
             if log_id is not None and self._looked_over == self.connection.generation:
                 await self._seen.remember(self._seen_now(log_id))
+                if not self.recovering.due(self.state):
+                    await self._seen.remember_nodes(frozenset(self.state.infos_by_node))
             await asyncio.sleep(BEAT_SECONDS)
 
     def _seen_now(self, log_id: LogId) -> Seen:
@@ -344,7 +349,7 @@ class Loop:
         self._alarm.clear()
 
     async def _turn(self) -> None:
-        self.recovering.lived(self.state)
+        self.recovering.beginning.lived(self.state)
         due = self.leadership.should_claim(self.state, self.ears.hearing.since, monotonic())
         if due and self.connection.connected:
             await self.writing.claim(self.opener.inspect)

@@ -10,6 +10,7 @@ How it fails: NATS away, or an answer that does not come: Unavailable, and the c
 import asyncio
 import secrets
 from collections.abc import Callable
+from typing import Literal
 
 import structlog
 from msgspec import Struct
@@ -18,7 +19,7 @@ from schemas import codec, subjects
 from schemas.documents import Genesis
 from schemas.ids import ControlId, EventId, LogId
 from schemas.recovery import Damage
-from services.control.damage import SeenFile, describe, doubted, judge
+from services.control.damage import Claim, SeenFile, describe, doubted, judge
 from services.control.ears import Ears
 from services.control.leader import Leadership
 from services.control.seal import Envelope
@@ -43,6 +44,10 @@ LISTEN_SECONDS = 1.5
 """Before a first log begins: whoever follows another one has said so, at a beat a second."""
 SLACK_SECONDS = 2 * 24 * 3600.0
 """A leader writes at least once a day: what LOG's age takes ends so near its limit."""
+
+Begun = Literal["begun", "changed", "led_by_another"]
+"""`changed`: somebody else wrote a genesis meanwhile, and ours does not stand. `led_by_another`: ours
+stands, and another control has claimed meanwhile."""
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
@@ -78,8 +83,8 @@ class Opener:
         self.warnings: tuple[str, ...] = ()
         self.past: tuple[str, ...] = ()
         """What is missing of the history, for `status` too."""
-        self.doubted: tuple[str, ...] = ()
-        """What others say of the log and is not believed."""
+        self.doubted: tuple[Claim, ...] = ()
+        """What others say of the log and is not believed; of a damaged one, what was not before."""
         self.last_read = FleetState()
         """What STATE held at the last try, damaged or not."""
         self.found: Found | None = None
@@ -98,8 +103,8 @@ class Opener:
         await self._make(seen)
         state = self.last_read = await self._read_state()
         found = await look(self._connection, seen)
+        self.doubted = doubted(found, state, state.sequence, reports, self.doubted)
         await self._judge(found, judge(found, state, state.sequence, reports))
-        self.doubted = doubted(found, state, reports)
         self.past = await self._purged(state)
         newest = await streams.newest(self._connection)
         if state.log_id is None and found.genesis is None:
@@ -113,8 +118,8 @@ class Opener:
         if not await streams.has(self._connection, subjects.STATE):
             await self._make_state(state)
         found = await look(self._connection, seen)
+        self.doubted = doubted(found, state, applied, reports, self.doubted)
         await self._judge(found, judge(found, state, applied, reports))
-        self.doubted = doubted(found, state, reports)
         self.past = await self._purged(state)
 
     async def _make(self, seen: Seen | None) -> None:
@@ -198,8 +203,8 @@ class Opener:
 
     async def begin_anew(
         self, lost: Found, genesis: Genesis, above: int, leadership: Leadership
-    ) -> bool:
-        """A recovery: this log follows on one that was lost, and we lead it. False: another was first.
+    ) -> Begun:
+        """A recovery: this log follows on one that was lost, and we lead it.
 
         `lost`: what was judged as damage; nobody has begun a log since then, or it is that one's.
         `above`: no sequence that anybody has seen of the lost log is used again. Raises ApiError where
@@ -213,11 +218,11 @@ class Opener:
         )
         begun = envelope.seal(subjects.GENESIS, "log.recovered", genesis, _new_id(envelope))
         if await claim(self._connection, begun, lost.genesis_at) is None:
-            return False
+            return "changed"
         document = leadership.document(FleetState(), codec.rfc3339(envelope.now))
         lead = envelope.seal(subjects.CONTROL_EPOCH, "control.claimed", document, _new_id(envelope))
-        await claim(self._connection, lead, 0 if epoch is None else epoch.sequence)
-        return True
+        fence = await claim(self._connection, lead, 0 if epoch is None else epoch.sequence)
+        return "led_by_another" if fence is None else "begun"
 
     async def _write_genesis(self, now: float, head: int) -> None:
         """First document of a new log. Another control may be first: then it is that one's log."""

@@ -84,6 +84,7 @@ def status(state: FleetState, catalog: Catalog, live: Live) -> Status:
         leader_since=leader_since(state),
         leading=live.leading,
         damage=live.damage,
+        recovering=live.moving is not None,
         halted=state.halted() + refused + _moving(live.moving),
         warnings=live.warnings + _storage_warnings(state),
         catalog_revision=0 if pointer is None else pointer.document.revision,

@@ -22,7 +22,7 @@ def live(loop: Loop, tokens: Tokens) -> Live:
         routers=_routers(loop),
         agents=loop.followers.agents(loop.state, loop.ears.agents(), monotonic()),
         damaged_agents=loop.ears.damaged_agents(),
-        doubted=() if loop.damage else loop.opener.doubted,
+        doubted=() if loop.damage else tuple(claim.line for claim in loop.opener.doubted),
         warnings=(*_warnings(loop, tokens), *loop.opener.warnings, *loop.opener.past),
         catalog_refused=loop.current().refused,
     )

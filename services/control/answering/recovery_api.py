@@ -43,7 +43,7 @@ class RecoveryApi:
             return self._refusal("bad_request", "the request cannot be read", str(error))
         who = actor(request, token, self._loop.now())
         try:
-            return await self._loop.recovering.begin(wanted, who)
+            return await self._loop.recovering.beginning.begin(wanted, who)
         except Unavailable as error:
             return self._refusal("unavailable", "the log cannot be asked now", str(error))
 

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from schemas.beats import AgentBeat
 from schemas.documents import CatalogRevision
-from schemas.ids import ModelName, ReplicaId
+from schemas.ids import ModelName, NodeId, ReplicaId
 from schemas.recovery import Recover, Way, WayOut
 from services.control.commanding.commands import No, typed_file, with_reason
 from services.control.deciding.current import CurrentCatalog, find_revision, next_revision
@@ -26,10 +26,29 @@ class Known(Struct, frozen=True):
     left: FleetState | None
     """What stands in NATS; None: that could not be read."""
     beats: tuple[AgentBeat, ...]
+    nodes: frozenset[NodeId] = frozenset()
+    """Names that this control's disk has of the lost log's nodes."""
+
+    def away(self, base: FleetState) -> tuple[NodeId, ...]:
+        """Nodes of the lost log that do not beat, and of which this base says nothing."""
+        return tuple(sorted(self._nodes() - {beat.node for beat in self.beats} - _nodes(base)))
+
+    def unsure(self, base: FleetState) -> str:
+        """Why there may be others; empty: the base names all that the log had."""
+        known = self._nodes() or base.log_id
+        return "" if known else "no node is known but those that beat: others may be away"
+
+    def _nodes(self) -> frozenset[NodeId]:
+        states = [state for state in (self.memory, self.left) if state is not None]
+        return self.nodes.union(*map(_nodes, states))
 
     def base(self, way: Way) -> FleetState | None:
         """None: this way has none."""
         return {"memory": self.memory, "log": self.left, "agents": FleetState()}[way]
+
+
+def _nodes(state: FleetState) -> set[NodeId]:
+    return set(state.infos_by_node)
 
 
 class Chosen(Struct, frozen=True):
@@ -62,6 +81,8 @@ def _way(known: Known, way: Way) -> WayOut:
         models=len(current.catalog.models),
         replicas=len(base.replicas),
         nodes=len(base.infos) if base.log_id else len(known.beats),
+        away=known.away(base),
+        unsure=known.unsure(base),
         command=f"{VERB} --from {way}" + (" --catalog FILE" if needs_catalog else ""),
     )
 
@@ -93,18 +114,26 @@ def choose(known: Known, request: Recover, run: Mapping[ReplicaId, ModelName]) -
             "would_stop",
             f"engines would be stopped: {', '.join(ending.values())}",
             why="nothing was written",
-            next=_again(request, ending),
+            next=_again(request, [*request.prune, *ending], request.without),
+        )
+    away = sorted(set(known.away(base)) - set(request.without))
+    if away:
+        return No(
+            "nodes_away",
+            f"nodes do not beat, and {request.way} know nothing of them: {', '.join(away)}",
+            why="nothing was written; without them, their engines are taken over once they are back",
+            next=_again(request, request.prune, away),
         )
     log = "agents" if base.log_id is None else f"log {base.log_id} to {base.sequence}"
     return Chosen(base, catalog, revision, f"{request.way}: {log}")
 
 
-def _again(request: Recover, ending: Iterable[ModelName]) -> str:
-    """The same command, with the models that may end named."""
+def _again(request: Recover, prune: Iterable[ModelName], without: Iterable[NodeId]) -> str:
+    """The same command, with the models that may end named, and the nodes that may be missing."""
     file = "" if request.catalog is None else f" --catalog {typed_file(request.file)}"
-    names = sorted({*request.prune, *ending})
-    prune = "".join(f" --prune {shlex.quote(name)}" for name in names)
-    return f"{VERB} --from {request.way}{file}{prune}{with_reason(request.reason)}"
+    flags = [f" --prune {shlex.quote(name)}" for name in sorted(set(prune))]
+    flags += [f" --without {shlex.quote(node)}" for node in sorted({*request.without, *without})]
+    return f"{VERB} --from {request.way}{file}{''.join(flags)}{with_reason(request.reason)}"
 
 
 def _catalog(base: FleetState, request: Recover) -> tuple[Catalog, CatalogRevision] | No:

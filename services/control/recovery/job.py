@@ -3,7 +3,8 @@
 Written before the new log begins, removed once it has a catalog.
 
 How it fails: a file that cannot be read, or that is of another log, counts as none; the recovery then
-waits for an operator to choose a way again. A disk that refuses: OSError, before anything was begun.
+waits for an operator to choose a way again. A disk that refuses to keep one: OSError, before anything
+was begun; one that refuses to remove it: said, and the file is removed by the next recovery.
 """
 
 import asyncio
@@ -11,6 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
+import structlog
 from msgspec import Raw, Struct
 
 from schemas import codec
@@ -19,6 +21,8 @@ from schemas.ids import LogId
 from services.control.commanding.commands import Actor
 from services.control.recovery.handover import Base, Carried, struct_of
 from services.runtime.files import read_if_there, write_atomically
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 _GONE = b'{"gone":true'
 
@@ -65,10 +69,13 @@ class JobFile:
         await asyncio.to_thread(write_atomically, self._path, codec.encode(_stored(job)), 0o600)
         self.job = job
 
-    def forget(self) -> None:
-        """It is over."""
-        self._path.unlink(missing_ok=True)
+    async def forget(self) -> None:
+        """It is over. A file that a disk keeps is of no log that recovers any more, and counts as none."""
         self.job = None
+        try:
+            await asyncio.to_thread(self._path.unlink, missing_ok=True)
+        except OSError as error:
+            log.error("recovery.not_forgotten", path=str(self._path), reason=str(error))  # noqa: TRY400
 
 
 def _stored(job: Job) -> _Stored:

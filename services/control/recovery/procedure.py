@@ -1,57 +1,44 @@
-"""Carries a recovery out: begins the new log, waits for the agents, hands over what was known. Shell.
+"""Carries a recovery out: waits for the agents, hands over what was known, ends it. Shell.
 
-`begin` is asked of a control whose log is damaged, or that leads a log which is recovering and for which
-it has nothing on disk; `step` is a turn of whoever leads such a log. What is taken over and in which
-order is in `recovery.py`.
+`step` is a turn of whoever leads a log that is recovering. What is taken over and in which order is in
+`handover.py`; how such a log begins is in `beginning.py`.
 
 How it fails:
 - Killed at any point: its disk has what was chosen, and the same control goes on. Where another control
   leads meanwhile, or the disk is gone, the log stays "recovering" until a way is chosen again.
-- NATS away, or an answer that does not come: Unavailable, to be asked again; nothing is begun twice,
-  since a genesis is written only over the one that stood there.
-- Two are asked at once: one genesis wins, the other is refused.
-- The server denies what only an administrator may do: refused, with what he has to do.
+- An agent beats and does not move over: after a minute in which it could have, the recovery goes on
+  without it, as without a node that is away. What it runs lives on, and is taken over when it moves.
 """
 
-import asyncio
-import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from time import monotonic
 
 import structlog
 
 from schemas import subjects
-from schemas.documents import CatalogPointer, Genesis
-from schemas.frames import Accepted, Frame, Refusal
-from schemas.ids import EventId, LogId
-from schemas.recovery import Moving, Recover, Recovery
-from services.control.commanding.commands import Actor, No, record
-from services.control.damage import SeenFile
+from schemas.beats import AgentBeat
+from schemas.documents import CatalogPointer
+from schemas.ids import EventId, LogId, NodeId
+from schemas.recovery import Moving, Recovery
+from services.control.commanding.commands import record
 from services.control.deciding.current import Current
 from services.control.deciding.drafts import Draft, batches
 from services.control.deciding.silence import UNREACHABLE_SECONDS
 from services.control.ears import Ears
-from services.control.leader import Leadership
-from services.control.opening import FORMAT, Opener
-from services.control.recovery.choice import Chosen, Known, choose, ways
-from services.control.recovery.handover import (
-    base_of,
-    carry,
-    is_recovering,
-    lineage,
-    running,
-    take_over,
-    waits_for,
-)
+from services.control.opening import Opener
+from services.control.recovery.beginning import Beginning
+from services.control.recovery.choice import VERB, Known, ways
+from services.control.recovery.handover import carry, is_recovering, running, take_over, waits_for
 from services.control.recovery.job import Job, JobFile
 from services.control.writing import Writing
 from services.fleet.catalog import CatalogFaults, from_json
-from services.fleet.damage import Found
 from services.fleet.state import FleetState
-from services.log.api import ApiError
-from services.log.connect import Connection
-from services.log.message import Denied, Unavailable
-from services.log.rebuild import what_is_left
-from services.log.streams import LogDamaged
+
+WAIT_SECONDS = 60.0
+"""For an agent that beats and does not move over: it looks at the log every ten seconds."""
+
+MOST_TOLD = 2000
+"""Characters of the agents that were not waited for, in the log."""
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
@@ -61,32 +48,21 @@ class Recovering:
 
     def __init__(
         self,
-        connection: Connection,
-        leadership: Leadership,
-        seen: SeenFile,
+        beginning: Beginning,
+        file: JobFile,
         opener: Opener,
         ears: Ears,
         writing: Writing,
         state: Callable[[], FleetState],
-        now: Callable[[], float],
     ) -> None:
-        self._connection = connection
-        self._leadership = leadership
-        self._seen = seen
+        self.beginning = beginning
+        self._file = file
         self._opener = opener
         self._ears = ears
         self._writing = writing
         self._state = state
-        self._now = now
-        self._file = JobFile(seen.beside("recovery.json"))
-        self._memory: FleetState | None = None
         self._current: tuple[LogId, Current] | None = None
-        self._lock = asyncio.Lock()
-
-    def lived(self, state: FleetState) -> None:
-        """This state was followed to its end: what may be gone on from when its log is lost."""
-        if not is_recovering(state):
-            self._memory = state
+        self._waits_since: tuple[LogId, float] | None = None
 
     def due(self, state: FleetState) -> bool:
         """Nothing may be decided before this is over."""
@@ -118,9 +94,12 @@ class Recovering:
             return None
         job, beats = self._job(state), self._ears.agents()
         waits = waits_for(state, beats)
-        lines = [f"{node}: {reason}" for node, reason in waits.items()]
+        lines = [
+            f"{node}: {reason}; for {WAIT_SECONDS:g} s at the most"
+            for node, reason in waits.items()
+        ]
         if job is None:
-            lines.insert(0, "an operator's choice: flotilla journal recover")
+            lines.insert(0, f"an operator's choice: {VERB}")
         return Moving(
             log=held.document.log_id,
             parent=held.document.parent or "",
@@ -133,119 +112,14 @@ class Recovering:
         """What is known, and the ways out."""
         moving = self.moving()
         lost = self._opener.damage is not None or (moving is not None and not moving.told)
-        known = await self._known() if lost else Known(None, None, ())
-        run = running(self._best(known), known.beats)
+        known = await self.beginning.known() if lost else Known(None, None, ())
+        run = running(self.beginning.best(known), known.beats)
         return Recovery(
             as_of_seq=self._state().sequence,
             damage=self._opener.damage,
             moving=moving,
             running={model: list(run.values()).count(model) for model in sorted(set(run.values()))},
             ways=ways(known) if lost else (),
-        )
-
-    async def _known(self) -> Known:
-        state = self._state()
-        held = state.genesis.get(())
-        below = held.sequence if held is not None and is_recovering(state) else None
-        memory = self._memory if self._memory is not None and self._memory.log_id else None
-        if memory is not None and is_recovering(memory):
-            memory = None  # The new log began while this one was being followed.
-        left: FleetState | None
-        try:
-            left = await what_is_left(self._connection, below)
-        except (Unavailable, LogDamaged):
-            left = None
-        return Known(memory, left, tuple(self._ears.agents()))
-
-    def _best(self, known: Known) -> FleetState:
-        return known.memory or known.left or self._state()
-
-    # Its beginning.
-
-    async def begin(self, request: Recover, actor: Actor) -> Frame:
-        """Choose a way, and begin the new log if none is begun. Raises Unavailable."""
-        async with self._lock:
-            state = self._state()
-            lost = None if self._opener.damage is None else self._opener.found
-            if lost is None and not is_recovering(state):
-                return self._refuse(
-                    No("not_damaged", "the log is sound: there is nothing to recover")
-                )
-            heard = self._ears.hearing_seconds()
-            if heard < UNREACHABLE_SECONDS:
-                return self._refuse(_too_soon(heard))
-            known = await self._known()
-            found = choose(known, request, running(self._best(known), known.beats))
-            if isinstance(found, No):
-                return self._refuse(found)
-            return await self._take(found, request, actor, known, lost)
-
-    async def _take(
-        self,
-        chosen: Chosen,
-        request: Recover,
-        actor: Actor,
-        known: Known,
-        lost: Found | None,
-    ) -> Frame:
-        """`lost`: what was judged as damage before anything else was read; None: its log is begun."""
-        state = self._state()
-        begun = None if lost is not None else state.log_id
-        log_id = begun or LogId(secrets.token_hex(16))
-        job = Job(
-            log=log_id,
-            told=chosen.told,
-            actor=actor,
-            reason=request.reason,
-            revision=chosen.revision,
-            base=base_of(chosen.base),
-        )
-        try:
-            await self._file.keep(job)
-            if lost is not None and (no := await self._found(log_id, known, lost)) is not None:
-                self._file.forget()
-                return self._refuse(no)
-        except OSError as error:
-            return self._refuse(No("disk_refuses", "the disk does not take it", why=str(error)))
-        log.warning("log.recovering", log_id=log_id, told=chosen.told, actor=actor.name)
-        return Accepted(as_of_seq=state.sequence, command=actor.command)
-
-    async def _found(self, log_id: LogId, known: Known, lost: Found) -> No | None:
-        """Begin the log. None: it stands."""
-        seen = self._seen.seen
-        earlier = lineage(
-            [None if seen is None else seen.log],
-            _logs(known.memory),
-            _logs(known.left),
-            _logs(self._state()),
-            self._ears.followed().values(),
-            [None if lost.genesis is None else lost.genesis.log_id],
-        )
-        genesis = Genesis(log_id=log_id, format=FORMAT, parent=earlier[0], ancestors=earlier)
-        highest = max(
-            0 if seen is None else seen.highest,
-            *(report.highest for report in self._ears.reports()),
-            self._state().sequence,
-        )
-        try:
-            stands = await self._opener.begin_anew(lost, genesis, highest, self._leadership)
-        except Denied as error:
-            # LOG ends below STATE. Without it, it is made anew above STATE, which is kept.
-            remedy = f"nats stream rm {subjects.LOG}"
-            return No("denied", "an administrator must make room", why=str(error), next=remedy)
-        except (ApiError, LogDamaged) as error:
-            return No("log_refuses", "no new log can be begun", why=str(error))
-        return None if stands else No("changed_meanwhile", "the log was changed meanwhile")
-
-    def _refuse(self, no: No) -> Refusal:
-        log.warning("recover.refused", code=no.code, reason=no.message)
-        return Refusal(
-            as_of_seq=self._state().sequence,
-            code=no.code,
-            message=no.message,
-            why=no.why,
-            next=no.next,
-            faults=no.faults,
         )
 
     # Its course.
@@ -257,16 +131,23 @@ class Recovering:
         if job is None or current is None:
             return
         beats = self._ears.agents()
-        if self._ears.hearing_seconds() < UNREACHABLE_SECONDS or waits_for(state, beats):
+        late = waits_for(state, beats)
+        if self._ears.hearing_seconds() < UNREACHABLE_SECONDS or (late and self._waits(job)):
             return
-        beating = {beat.node for beat in beats}
-        if not await self._write(carry(state, job.base, beating)):
+        moved = _nodes(beats) - late.keys()
+        if not await self._write(carry(state, job.base, moved)):
             return
-        models, number = current.catalog.models, job.revision.revision
-        drafts = take_over(state, job.base, models, beating, number, self._now())
-        if await self._write(drafts) and await decide() and await self._write(_end(job)):
-            log.warning("log.recovered", log_id=job.log, told=job.told)
-            self._file.forget()
+        drafts = take_over(state, job.base, current.catalog.models, moved)
+        if await self._write(drafts) and await decide() and await self._write(_end(job, late)):
+            log.warning("log.recovered", log_id=job.log, told=job.told, without=late)
+            await self._file.forget()
+
+    def _waits(self, job: Job) -> bool:
+        """Whether agents that beat may still move over: only while control hears them could they."""
+        if self._waits_since is None or self._waits_since[0] != job.log:
+            self._waits_since = job.log, monotonic()
+        waited = monotonic() - self._waits_since[1]
+        return min(waited, self._ears.hearing_seconds()) < WAIT_SECONDS
 
     async def _write(self, drafts: Sequence[Draft]) -> bool:
         for batch in batches(tuple(drafts)):
@@ -275,24 +156,16 @@ class Recovering:
         return True
 
 
-def _too_soon(heard_seconds: float) -> No:
-    """What runs is not known yet: a catalog without it would end it."""
-    return No(
-        "not_heard_yet",
-        f"agents are listened to for {heard_seconds:.1f} s; it takes {UNREACHABLE_SECONDS:g} s",
-        why="what runs is not known yet",
-        next="flotilla journal recover",
-    )
+def _nodes(beats: Sequence[AgentBeat]) -> set[NodeId]:
+    return {beat.node for beat in beats}
 
 
-def _logs(state: FleetState | None) -> list[LogId]:
-    held = None if state is None else state.genesis.get(())
-    return [] if held is None else [held.document.log_id, *held.document.ancestors]
-
-
-def _end(job: Job) -> tuple[Draft, ...]:
+def _end(job: Job, late: Mapping[NodeId, str]) -> tuple[Draft, ...]:
     """The catalog and its pointer, whose arrival ends the recovery, in one batch with the record."""
     revision, told = job.revision, f"recovered from {job.told}"
+    if late:
+        lines = ", ".join(f"{node} ({reason})" for node, reason in late.items())
+        told = f"{told}, without {lines[:MOST_TOLD]}"
     pointer = CatalogPointer(
         revision=revision.revision,
         hash=revision.hash,

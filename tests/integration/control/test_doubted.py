@@ -44,7 +44,7 @@ async def test_one_liar_is_named_and_stops_nobody_and_two_are_damage(
         await until(lambda: is_proven(tmp_path / "seen.json"))
         told["node-5"] = OTHER
         await until(lambda: bool(loop.opener.doubted))
-        assert "agent node-5" in loop.opener.doubted[0]
+        assert loop.opener.doubted[0].who == "agent node-5"
         assert (loop.damage, loop.leading) == (None, True)
         told["node-4"] = OTHER
         await until(lambda: loop.damage is not None)

@@ -204,14 +204,14 @@ async def test_a_pass_that_is_due_and_cannot_be_made_keeps_no_processor_busy(
 ) -> None:
     loop, _ = leading
     turns = 0
-    lived = loop.recovering.lived
+    lived = loop.recovering.beginning.lived
 
     def count(state: FleetState) -> None:
         nonlocal turns
         turns += 1
         lived(state)
 
-    monkeypatch.setattr(loop.recovering, "lived", count)
+    monkeypatch.setattr(loop.recovering.beginning, "lived", count)
     log = loop.state.log_id
     assert log is not None
     async with a_live_node("node-1", connection, log) as node:

@@ -76,9 +76,19 @@ BEYOND = Reported("agent x", LOG_ID, 99_999_999)
 def test_one_that_contradicts_what_this_control_knows_is_the_one_in_trouble(lie: Reported) -> None:
     state, reports = Script().state, [*HONEST, lie]
     assert judge(KNOWN, state, 1, reports) is None
-    (line,) = doubted(KNOWN, state, reports)
-    assert "agent x" in line
-    assert doubted(KNOWN, state, HONEST) == ()
+    (claim,) = doubted(KNOWN, state, 1, reports)
+    assert (claim.who, claim.log) == (lie.who, lie.log)
+    assert "agent x" in claim.line
+    assert doubted(KNOWN, state, 1, HONEST) == ()
+
+
+def test_who_was_doubted_stays_so_once_the_log_itself_is_damaged() -> None:
+    state, reports = Script().state, [*HONEST, FOREIGN]
+    before = doubted(KNOWN, state, 1, reports)
+    gone = Found(None, 0, "stream FLOTILLA_LOG does not exist", seen=KNOWN.seen)
+    assert doubted(gone, state, 1, reports, before) == before != ()
+    believed = [*reports, replace(FOREIGN, who="agent z")]
+    assert doubted(KNOWN, state, 1, believed, before) == ()
 
 
 @pytest.mark.parametrize("lie", [FOREIGN, BEYOND])

@@ -4,25 +4,33 @@ from msgspec.structs import replace
 from schemas import subjects
 from schemas.beats import AgentBeat
 from schemas.catalog import Model
-from schemas.documents import Document, Gone, ReplicaDocument
+from schemas.documents import Document, Gone
 from schemas.ids import LogId, ModelName, NodeId, ReplicaId
+from schemas.recovery import Recover
+from services.control.commanding.commands import No
+from services.control.damage import Claim, Reported
 from services.control.deciding.drafts import Draft
-from services.control.deciding.placing import GENERATIONS_A_LOG, first_generation
+from services.control.recovery.choice import Chosen, Known, choose, ways
 from services.control.recovery.handover import (
-    OLDEST_ANCESTORS,
     base_of,
     carry,
     is_recovering,
-    lineage,
     running,
     take_over,
     waits_for,
     would_end,
 )
+from services.control.recovery.succession import (
+    MOST_AHEAD,
+    OLDEST_ANCESTORS,
+    UNNAMED,
+    followed,
+    highest,
+    lineage,
+)
 from services.fleet.state import FleetState
 from tests.builders import (
     LOG_ID,
-    NOW,
     Script,
     a_genesis,
     a_model,
@@ -118,57 +126,20 @@ def test_what_stands_already_is_not_written_again() -> None:
 
 def test_replicas_that_run_are_taken_over_as_they_were() -> None:
     state = a_new_log(a_node("node-1"), a_node("node-2"), a_shard(FIRST), a_shard(SECOND))
-    drafts = take_over(state, base_of(a_base()), MODELS, BOTH, 3, NOW)
+    drafts = take_over(state, base_of(a_base()), MODELS, BOTH)
     assert replicas(drafts) == {"tiny.0": FIRST, "tiny.1": SECOND, "tiny.5": Gone(id="tiny-5-3")}
 
 
 def test_what_a_node_that_beats_knows_nothing_of_is_gone() -> None:
     state = a_new_log(a_node("node-1"), a_node("node-2"), a_shard(SECOND))
-    drafts = take_over(state, base_of(a_base()), MODELS, BOTH, 3, NOW)
+    drafts = take_over(state, base_of(a_base()), MODELS, BOTH)
     assert replicas(drafts)["tiny.0"] == Gone(id="tiny-0-1")
 
 
 def test_what_stands_on_a_silent_node_is_kept() -> None:
     state = a_new_log(a_node("node-2"), a_shard(SECOND))
-    drafts = take_over(state, base_of(a_base()), MODELS, {NodeId("node-2")}, 3, NOW)
+    drafts = take_over(state, base_of(a_base()), MODELS, {NodeId("node-2")})
     assert replicas(drafts)["tiny.0"] == FIRST
-
-
-def test_what_agents_run_and_nobody_knows_is_adopted() -> None:
-    later = a_replica(slot=0, generation=4, port=17007)
-    state = a_new_log(a_node("node-1"), a_shard(later))
-    drafts = take_over(state, base_of(FleetState()), MODELS, BOTH, 7, NOW)
-    found = replicas(drafts)["tiny.0"]
-    assert isinstance(found, ReplicaDocument)
-    assert (found.id, found.slot, found.generation) == (later.id, 0, 4)
-    assert (found.revision, found.goal, found.reason) == (7, "run", "adopted")
-    assert [(plan.node, plan.port, plan.cores) for plan in found.shards] == [("node-1", 17007, 1.0)]
-    assert found.profile_hash == MODELS[TINY].profile_hash
-
-
-def test_a_later_generation_takes_its_slot_from_one_that_is_known() -> None:
-    later = a_replica(slot=0, generation=4)
-    state = a_new_log(a_node("node-1"), a_node("node-2"), a_shard(later))
-    found = replicas(take_over(state, base_of(a_base()), MODELS, BOTH, 3, NOW))["tiny.0"]
-    assert isinstance(found, ReplicaDocument)
-    assert found.id == later.id
-
-
-def test_a_newer_attempt_is_taken_from_its_agent() -> None:
-    moved = replace(FIRST, attempt=2, shards=(replace(FIRST.shards[0], port=17050),))
-    state = a_new_log(a_node("node-1"), a_node("node-2"), a_shard(moved), a_shard(SECOND))
-    found = replicas(take_over(state, base_of(a_base()), MODELS, BOTH, 3, NOW))["tiny.0"]
-    assert isinstance(found, ReplicaDocument)
-    assert (found.attempt, found.shards[0].port) == (2, 17050)
-    assert found.profile_hash == FIRST.profile_hash
-
-
-def test_part_of_a_gang_is_not_adopted() -> None:
-    gang = a_model()
-    gang = replace(gang, profile=replace(gang.profile, nodes=2))
-    state = a_new_log(a_node("node-1"), a_shard(FIRST))
-    drafts = take_over(state, base_of(FleetState()), {TINY: gang}, BOTH, 1, NOW)
-    assert drafts == ()
 
 
 def test_what_agents_say_now_counts_for_more_than_what_they_said() -> None:
@@ -193,11 +164,73 @@ def test_a_catalog_that_would_end_engines_is_refused_unless_they_are_named(
     assert list(would_end(run, models, prune).values()) == told
 
 
-def test_replica_ids_of_a_lost_log_are_never_used_again() -> None:
-    assert first_generation(Script().state) == 1
-    assert first_generation(a_new_log()) == GENERATIONS_A_LOG + 1
-
-
 def test_the_lineage_is_bounded_and_names_each_log_once() -> None:
     many = [LogId(f"{n:032x}") for n in range(30)]
     assert lineage([LOG_ID, None], many, [LOG_ID]) == (LOG_ID, *many[: OLDEST_ANCESTORS - 1])
+
+
+def test_where_nobody_can_name_the_lost_log_it_has_a_name_all_the_same() -> None:
+    assert lineage([None], []) == (UNNAMED,)
+    state = FleetState()
+    state.apply(9, subjects.GENESIS, an_event(a_genesis(NEW, UNNAMED, (UNNAMED,)), log=NEW))
+    assert is_recovering(state)
+
+
+LIE = Claim("agent x", LogId("f" * 32), "agent x follows another log")
+FAR = Claim("agent y", LOG_ID, "agent y has seen more")
+
+
+def test_who_was_not_believed_names_no_ancestor_and_takes_no_sequences_away() -> None:
+    told = {"agent x": LIE.log, "agent a": LOG_ID, "router r": LIE.log}
+    assert list(followed(told, [LIE])) == [LOG_ID, LIE.log]  # The router was never doubted.
+    reports = [Reported("agent a", LOG_ID, 60), Reported("agent y", LOG_ID, 900)]
+    assert highest(50, reports, [FAR]) == 60
+    assert highest(50, reports, []) == 900
+
+
+def test_no_word_of_a_program_takes_the_sequences_away() -> None:
+    reports = [Reported("agent x", LOG_ID, 2**60), Reported("agent y", LOG_ID, 50 + MOST_AHEAD)]
+    assert highest(50, reports, []) == 50 + MOST_AHEAD
+    assert highest(50, [], []) == 50
+
+
+CATALOG = "models: {tiny: {engine: llamacpp, source: /t.gguf, replicas: 1}}"
+FROM_AGENTS = Recover(way="agents", catalog=CATALOG, file="fleet.yaml")
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        Known(a_base(), None, (a_beat("node-1", FIRST.id),)),
+        Known(None, a_base(), (a_beat("node-1", FIRST.id),)),
+        Known(None, None, (a_beat("node-1", FIRST.id),), frozenset(BOTH)),
+    ],
+)
+def test_agents_are_gone_on_from_without_a_node_that_is_away_only_if_it_is_named(
+    known: Known,
+) -> None:
+    run = {FIRST.id: TINY}
+    offered = {way.way: way for way in ways(known)}["agents"]
+    assert (offered.away, offered.unsure) == (("node-2",), "")
+    refused = choose(known, FROM_AGENTS, run)
+    assert isinstance(refused, No)
+    assert refused.code == "nodes_away"
+    assert refused.next == (
+        "flotilla journal recover --from agents --catalog fleet.yaml --without node-2"
+    )
+    named = replace(FROM_AGENTS, without=(NodeId("node-2"),))
+    assert isinstance(choose(known, named, run), Chosen)
+
+
+def test_a_node_that_is_away_need_not_be_named_where_the_base_knows_of_it() -> None:
+    known = Known(a_base(), None, (a_beat("node-1", FIRST.id),))
+    assert {way.way: way for way in ways(known)}["memory"].away == ()
+    chosen = choose(known, Recover(way="memory", catalog=CATALOG, prune=(TINY,)), {})
+    assert isinstance(chosen, Chosen)
+
+
+def test_where_no_node_is_known_but_those_that_beat_it_is_said() -> None:
+    known = Known(None, None, (a_beat("node-1", FIRST.id),))
+    offered = {way.way: way for way in ways(known)}["agents"]
+    assert (offered.away, "may be away" in offered.unsure) == ((), True)
+    assert isinstance(choose(known, FROM_AGENTS, {FIRST.id: TINY}), Chosen)
