@@ -182,35 +182,43 @@ async def test_a_deleted_stream_is_recovered_from_what_state_holds(living: LiveF
         await until_sound(fleet)
 
 
-async def test_with_nothing_left_the_fleet_is_taken_over_from_its_agents(
+async def test_with_nothing_left_the_fleet_is_taken_over_from_its_agents_also_one_that_is_away(
     living: LiveFleet, tiny_gguf: Path
 ) -> None:
-    fleet, catalog = living, catalog_of(tiny_entry("tiny", tiny_gguf))
+    # spec: R1
+    fleet = living
+    # What runs on the node that is away fits nowhere else.
+    catalog = catalog_of(tiny_entry("tiny", tiny_gguf, cpu="{cores: 5, memory: 128MiB}"))
     async with untouched(fleet):
+        fleet.programs["node-2"].kill()
         async with administrator(fleet) as connection:
             for stream in (subjects.LOG, subjects.STATE):
                 await ask(connection, "DELETE", stream=stream)
         await damage_of(fleet)
-        restart(fleet, "control-1", "node-2")
+        restart(fleet, "control-1")
 
         async def heard() -> bool:
             answer = await fleet.ask("journal/recovery")
-            return answer is not None and answer["running"] == {"tiny": 2}
+            return answer is not None and answer["running"] == {"tiny": 1}
 
-        await eventually(heard, "both agents say what they run")
+        await eventually(heard, "the agent that is left says what it runs")
         assert set(await possible(fleet)) == {"agents"}
+        assert (await ways_out(fleet))["agents"]["away"] == ["node-2"]
+        none = catalog.replace("replicas: 2", "replicas: 0")
         wrong: tuple[tuple[dict[str, object], str], ...] = (
             ({"way": "memory"}, "impossible"),
             ({"way": "agents"}, "no_catalog"),
             ({"way": "agents", "catalog": "models: {}"}, "would_stop"),
-            (
-                {"way": "agents", "catalog": catalog.replace("replicas: 2", "replicas: 1")},
-                "would_stop",
-            ),
+            ({"way": "agents", "catalog": none}, "would_stop"),
+            ({"way": "agents", "catalog": catalog}, "nodes_away"),
         )
         for refused, code in wrong:
             assert (await chosen(fleet, refused))["code"] == code
-        await recover(fleet, "agents", catalog=catalog)
+        named = await chosen(fleet, {"way": "agents", "catalog": catalog, "without": ["node-2"]})
+        assert named["kind"] == "Accepted", json.dumps(named)
+        await fleet.until_ready("tiny", 1)
+        fleet.programs["node-2"].start()
+        await until_sound(fleet)
 
 
 async def test_an_older_copy_is_gone_on_from(living: LiveFleet, tmp_path: Path) -> None:
