@@ -66,6 +66,7 @@ class Ears:
         self._reports: dict[str, tuple[Reported, float]] = {}
         self._echo = f"{subjects.ECHO_ROOT}{secrets.token_hex(8)}"
         self._echoed: float | None = None
+        self._log: LogId | None = None
         self._probing: set[NodeId] = set()
 
     async def run(self) -> None:
@@ -111,8 +112,11 @@ class Ears:
 
     def opened(self) -> None:
         """The state was read anew."""
-        now = monotonic()
-        for held in self._state().infos.values():
+        now, state = monotonic(), self._state()
+        if state.log_id != self._log:
+            self._log = state.log_id
+            self.hearing.begin()
+        for held in state.infos.values():
             self.hearing.joined(held.document.node, held.document.incarnation, now)
 
     def reports(self) -> list[Reported]:

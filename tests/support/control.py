@@ -4,7 +4,7 @@ import asyncio
 import json
 import urllib.error
 import urllib.request
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,13 @@ from tests.support.waiting import eventually
 class Control:
     """One control service."""
 
-    def __init__(self, name: str, nats: NatsServer | NatsCluster | Proxy, root: Path) -> None:
+    def __init__(
+        self,
+        name: str,
+        nats: NatsServer | NatsCluster | Proxy,
+        root: Path,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
         self.name = name
         self.data = root / name
         self.address = f"127.0.0.1:{free_port()}"
@@ -42,7 +48,7 @@ class Control:
             "FLOTILLA_CONTROL_NAME": name,
             "FLOTILLA_CONTROL_LISTEN": self.address,
         }
-        self.program = Program(name, "services.control", env, root)
+        self.program = Program(name, "services.control", env | dict(settings or {}), root)
 
     def token(self) -> str:
         return (self.data / "control" / "admin.token").read_text().strip()
@@ -101,8 +107,8 @@ class Controls:
         self._root = root
         self._all: list[Control] = []
 
-    def start(self, name: str = "control-1") -> Control:
-        control = Control(name, self._nats, self._root)
+    def start(self, name: str = "control-1", settings: Mapping[str, str] | None = None) -> Control:
+        control = Control(name, self._nats, self._root, settings)
         self._all.append(control)
         control.program.start()
         return control

@@ -101,6 +101,12 @@ class Hearing:
         self._routers.clear()
         self._unanswered.clear()
 
+    def begin(self) -> None:
+        """Another log is followed: who was heard may follow the one before."""
+        self._nodes.clear()
+        self._joined.clear()
+        self._unanswered.clear()
+
     def joined(self, node: NodeId, incarnation: str, now: float) -> None:
         """An agent's word of itself was folded, perhaps again: by now it could not have been heard."""
         if node not in self._nodes and self._joined.get(node, ("", 0.0))[0] != incarnation:

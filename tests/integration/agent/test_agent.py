@@ -15,7 +15,9 @@ from msgspec.structs import replace
 
 from schemas import subjects
 from schemas.documents import AssignedShard, Assignment, Gone, NodeInfo, ShardStatus
+from services.agent.node import incarnation_of
 from services.log.connect import Connection
+from services.log.history import read_range
 from services.log.snapshot import direct
 from services.runtime import proc
 from tests.builders import an_event
@@ -140,6 +142,28 @@ async def test_engines_keep_their_pids_when_the_agent_is_killed(
     shard = await eventually(reported, "the new agent reported")
     assert (shard.process, shard.run, shard.attempt) == (before.process, 0, 1)
     assert await complete(order) == 200
+
+
+async def test_a_node_says_what_it_runs_before_it_says_what_it_is(
+    orders: Orders, agent: AgentProcess, tiny_gguf: Path
+) -> None:  # spec: R1
+    await orders.assign(an_assigned(tiny_gguf))
+    await orders.shard("ready")
+    agent.program.kill()
+    old = (await orders.info()).incarnation
+    agent.program.start()
+
+    async def described() -> bool:
+        return (await orders.info()).incarnation != old
+
+    await eventually(described, "the new agent described the node")
+    told = [
+        stored.subject
+        async for batch in read_range(orders.connection, 1, None, [f"{subjects.STATE_ROOT}node.>"])
+        for stored in batch
+        if incarnation_of(stored) not in ("", old)
+    ]
+    assert subjects.node_shard(NODE, 0) in told[: told.index(subjects.node_info(NODE))]
 
 
 async def test_what_should_no_longer_run_is_stopped_by_the_next_agent(

@@ -3,15 +3,31 @@ them, tests/e2e/test_recovery.py."""
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from schemas import codec, subjects
 from schemas.beats import AgentBeat
-from schemas.ids import LogId, NodeId
+from schemas.documents import ControlEpoch
+from schemas.frames import Accepted, Refusal
+from schemas.ids import ControlId, EventId, LogId, NodeId
+from schemas.recovery import Recover
+from services.control import opening
+from services.control.commanding.commands import Actor
+from services.control.loop import Loop
+from services.control.recovery import procedure
+from services.log import streams
+from services.log.append import claim
 from services.log.connect import Connection
-from tests.builders import LOG_ID, a_genesis, an_event
-from tests.support.control import Control, Controls
-from tests.support.waiting import eventually
+from services.log.guarded import Sealed
+from services.log.snapshot import get_from_log
+from tests.builders import LOG_ID, a_genesis, a_node, a_replica, a_shard, an_event
+from tests.support.control import Control, Controls, a_live_node
+from tests.support.doors import Doors
+from tests.support.nats_server import NatsServer
+from tests.support.waiting import eventually, until
 
 ONE = "models:\n  one: {engine: llamacpp, source: /models/one.gguf, replicas: 0}\n"
 
@@ -164,3 +180,135 @@ async def test_no_first_log_begins_where_somebody_follows_another(
         assert b"stream not found" in found.payload
     finally:
         agent.cancel()
+
+
+# spec: S1
+async def test_with_users_an_administrator_makes_the_room_that_control_may_not_make(
+    tmp_path: Path,
+) -> None:
+    doors = Doors(tmp_path / "doors", "control", "admin")
+    nats = NatsServer(tmp_path / "nats", users=doors.text)
+    nats.start()
+    controls = Controls(nats, tmp_path)
+    admin = Connection(doors.door(nats.url, "admin"), "admin")
+    try:
+        await admin.start()
+        await admin.wait_connected()
+        first = controls.start("control-1", doors.settings("control"))
+        await first.until_leading()
+        await first.apply(ONE)
+        info = await admin.request(f"$JS.API.STREAM.INFO.{subjects.LOG}", b"", 5.0)
+        config = json.loads(info.payload)["config"]
+        await delete_streams(admin, subjects.LOG)
+        body = json.dumps(config).encode()
+        await admin.request(f"$JS.API.STREAM.CREATE.{subjects.LOG}", body, 5.0)
+        await damaged(first)
+        refusal = await chosen(first, way="memory")
+        assert (refusal["code"], refusal["next"]) == ("denied", "nats stream rm FLOTILLA_LOG")
+        assert "administrator" in refusal["message"]
+        assert "permissions violation" in refusal["why"].lower()
+        await delete_streams(admin, subjects.LOG)  # What that command asks for.
+        assert (await chosen(first, way="memory"))["kind"] == "Accepted"
+        await recovered(first)
+    finally:
+        controls.kill()
+        await admin.close()
+        nats.stop()
+
+
+async def test_a_log_that_nobody_can_name_is_gone_on_from(
+    connection: Connection, controls: Controls
+) -> None:
+    await streams.create(connection)
+    await connection.request(subjects.GENESIS, b"garbage", 5.0)
+    fresh = controls.start("control-1")
+    await damaged(fresh)
+    assert (await chosen(fresh, way="agents", catalog=ONE))["kind"] == "Accepted"
+    await recovered(fresh)
+
+
+OPERATOR = Actor("tests", "127.0.0.1", EventId("command-1"))
+TINY = "models:\n  tiny:\n    engine: llamacpp\n    source: /t.gguf\n    cpu: {cores: 1, memory: 1GiB}\n"
+
+
+async def begun(loop: Loop, request: Recover) -> Accepted | Refusal:
+    async def answered() -> Accepted | Refusal | None:
+        answer = await loop.recovering.beginning.begin(request, OPERATOR)
+        assert isinstance(answer, Accepted | Refusal)
+        early = isinstance(answer, Refusal) and answer.code == "not_heard_yet"
+        return None if early else answer
+
+    return await eventually(answered, "a way is chosen")
+
+
+# spec: R1
+async def test_an_agent_that_keeps_to_the_old_log_holds_nothing_up_and_is_taken_over_later(
+    leading: tuple[Loop, asyncio.Task[None]],
+    connection: Connection,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loop, _ = leading
+    lost = loop.state.log_id
+    assert lost is not None
+    async with a_live_node("node-1", connection, lost) as node:
+        await until(loop.ears.agents)
+        await delete_streams(connection)
+        await until(lambda: loop.damage is not None)
+        answer = await begun(loop, Recover(way="agents", catalog=TINY))
+        assert isinstance(answer, Accepted), answer
+        await until(lambda: bool(loop.recovering.moving()))
+        moving = loop.recovering.moving()
+        assert moving is not None
+        assert moving.waits_for == (f"node-1: follows log {lost}; for 60 s at the most",)
+        monkeypatch.setattr(procedure, "WAIT_SECONDS", 0.5)
+        await until(lambda: bool(loop.state.catalog))
+        reason = loop.state.catalog[()].document.reason
+        assert reason.endswith(f"without node-1 (follows log {lost})")
+        node.beating = False
+        runs, new = a_replica(), loop.state.log_id
+        assert new is not None
+        for subject, document in (
+            (subjects.node_shard(NodeId("node-1"), 0), a_shard(runs)),
+            (subjects.node_info(NodeId("node-1")), a_node("node-1")),
+        ):
+            told = an_event(document, src="agent/node-1", log=new)
+            await connection.request(subject, told, 5.0)
+        await until(lambda: runs.id in loop.state.replicas_by_id)
+        assert loop.state.assignment(NodeId("node-1")) is None  # It was not heard yet.
+        beat = AgentBeat(
+            node=NodeId("node-1"), incarnation="agent-1", log=new, highest=9, assignment=0
+        )
+        await connection.publish(subjects.agent_beat(beat.node), codec.encode(beat))
+        await until(lambda: loop.state.assignment(beat.node) is not None)
+        held = loop.state.assignment(beat.node)
+        assert held is not None
+        assert [shard.replica for shard in held.document.shards] == [runs.id]
+
+
+async def test_who_is_outrun_by_another_claim_says_so(
+    leading: tuple[Loop, asyncio.Task[None]],
+    connection: Connection,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loop, _ = leading
+
+    async def outrun(link: Connection, event: Sealed, expected: int) -> int | None:
+        if event.subject == subjects.CONTROL_EPOCH:
+            standing = await get_from_log(connection, subjects.GENESIS)
+            assert standing is not None
+            rival = ControlEpoch(holder=ControlId("control-9"), incarnation="other")
+            log_id = codec.decode(codec.decode_event(standing.payload).data, dict)["log_id"]
+            claimed = an_event(rival, id_="rival", log=LogId(log_id))
+            await claim(connection, Sealed(event.subject, EventId("rival"), claimed), expected)
+        return await claim(link, event, expected)
+
+    await delete_streams(connection)
+    await until(lambda: loop.damage is not None)
+    monkeypatch.setattr(opening, "claim", outrun)
+    answer = await begun(loop, Recover(way="memory"))
+    assert isinstance(answer, Refusal)
+    assert (answer.code, answer.next) == ("led_by_another", "flotilla journal recover")
+    monkeypatch.setattr(opening, "claim", claim)
+    await until(lambda: loop.leading)  # The other never beats.
+    assert isinstance(await begun(loop, Recover(way="agents", catalog=ONE)), Accepted)
+    await until(lambda: bool(loop.state.catalog))

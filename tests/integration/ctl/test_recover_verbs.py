@@ -9,7 +9,7 @@ from ctl.failure import Exit
 from ctl.main import run
 from schemas import codec
 from schemas.frames import Accepted, Frame, Refusal
-from schemas.ids import EventId, LogId, ModelName
+from schemas.ids import EventId, LogId, ModelName, NodeId
 from schemas.recovery import (
     BadDocument,
     BadDocuments,
@@ -53,6 +53,7 @@ def test_what_is_known_and_every_way_out_is_shown(capfd: pytest.CaptureFixture[s
                 command="flotilla journal recover --from memory",
             ),
             WayOut(way="log", impossible="nothing of a log stands in NATS"),
+            WayOut(way="agents", away=(NodeId("n-3"), NodeId("n-4")), unsure="others may be away"),
         ),
     )
     code, text, _ = told(capfd, frame, "recover")
@@ -66,6 +67,10 @@ def test_what_is_known_and_every_way_out_is_shown(capfd: pytest.CaptureFixture[s
     ]
     assert "flotilla journal recover --from memory" in lines[3]
     assert lines[4] == "log       impossible: nothing of a log stands in NATS"
+    assert lines[6:8] == [
+        "away: n-3, n-4 (to go on without one: --without NODE)",
+        "others may be away",
+    ]
 
 
 def test_a_recovery_under_way_says_what_it_waits_for(capfd: pytest.CaptureFixture[str]) -> None:
@@ -88,7 +93,8 @@ def test_a_way_is_sent_with_its_catalog_and_what_may_end(
 ) -> None:
     file = tmp_path / "fleet.yaml"
     file.write_text("models: {}\n")
-    words = ("recover", "--from", "agents", "--catalog", str(file), "--prune", "tiny", "-m", "fire")
+    words = ("recover", "--from", "agents", "--catalog", str(file), "--prune", "tiny")
+    words = (*words, "--without", "n-3", "--without", "n-4", "-m", "fire")
     code, text, server = told(capfd, DONE, *words)
     assert code == Exit.YES
     assert "flotilla status" in text
@@ -98,6 +104,7 @@ def test_a_way_is_sent_with_its_catalog_and_what_may_end(
         catalog="models: {}\n",
         file=str(file),
         prune=(ModelName("tiny"),),
+        without=(NodeId("n-3"), NodeId("n-4")),
         reason="fire",
     )
 

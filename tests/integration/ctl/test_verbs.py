@@ -112,6 +112,14 @@ def test_status_is_a_page_that_ends_with_what_to_type(capfd: pytest.CaptureFixtu
     assert told[-1].startswith("  next: ")
 
 
+def test_the_next_step_of_a_recovery_is_never_a_catalog(capfd: pytest.CaptureFixture[str]) -> None:
+    recovering = msgspec.structs.replace(
+        STATUS, catalog_revision=0, recovering=True, halted=("node-1: follows log 0123",)
+    )
+    told = shown(capfd, recovering, "status", exit_code=Exit.NO).splitlines()
+    assert told[-1].endswith("flotilla journal recover")
+
+
 def test_status_says_who_leads_and_who_is_behind(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:  # spec: O1

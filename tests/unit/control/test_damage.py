@@ -2,11 +2,16 @@ import threading
 from pathlib import Path
 
 import pytest
+from msgspec import Raw
 from msgspec.structs import replace
 
 from schemas import subjects
-from schemas.ids import LogId
+from schemas.documents import CatalogRevision
+from schemas.ids import EventId, LogId, NodeId
+from services.control.commanding.commands import Actor
 from services.control.damage import Reported, SeenFile, doubted, judge
+from services.control.recovery.handover import Base
+from services.control.recovery.job import Job, JobFile
 from services.fleet.damage import Found, Seen
 from services.fleet.state import FleetState
 from services.runtime.files import write_atomically
@@ -152,3 +157,32 @@ async def test_a_mark_of_damage_waits_for_the_disk_in_a_thread(
     assert threading.main_thread() not in threads
     await seen.mark("")
     assert SeenFile(tmp_path / "seen.json").damaged_since == ""
+
+
+async def test_the_nodes_of_the_log_are_remembered_and_garbage_names_none(tmp_path: Path) -> None:
+    nodes = frozenset({NodeId("node-1"), NodeId("node-2")})
+    await SeenFile(tmp_path / "seen.json").remember_nodes(nodes)
+    assert SeenFile(tmp_path / "seen.json").nodes == nodes
+    (tmp_path / "nodes.json").write_bytes(b'["node-1"')
+    assert SeenFile(tmp_path / "seen.json").nodes == frozenset()
+
+
+async def test_a_recovery_that_the_disk_does_not_forget_is_over_all_the_same(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "recovery.json"
+    file = JobFile(path)
+    await file.keep(
+        Job(
+            log=LOG_ID,
+            told="agents",
+            actor=Actor("tests", "", EventId("command-1")),
+            reason="",
+            revision=CatalogRevision(revision=1, hash="", source=Raw(b"{}")),
+            base=Base((), (), ()),
+        )
+    )
+    path.unlink()
+    path.mkdir()  # Which cannot be unlinked.
+    await file.forget()
+    assert file.job is None

@@ -49,6 +49,15 @@ def test_hearing_begins_anew_after_a_stall_of_this_process() -> None:
     assert hearing.measure(160.5).of(NODE) == 0.5
 
 
+def test_who_was_heard_in_another_log_was_not_heard_in_this_one() -> None:
+    hearing = hearing_from(100.0)
+    hearing.node(NODE, 150.0)
+    hearing.begin()
+    hearing.joined(NODE, "i", 160.0)
+    measure = hearing.measure(161.0)
+    assert (measure.of(NODE), NODE in measure.nodes) == (1.0, False)
+
+
 # spec: R4
 def test_who_joins_is_silent_since_it_joined() -> None:
     hearing = hearing_from(100.0)
