@@ -114,26 +114,27 @@ def choose(known: Known, request: Recover, run: Mapping[ReplicaId, ModelName]) -
             "would_stop",
             f"engines would be stopped: {', '.join(ending.values())}",
             why="nothing was written",
-            next=_again(request, [*request.prune, *ending], request.without),
+            next=_again(request, ending, ()),
         )
     away = sorted(set(known.away(base)) - set(request.without))
     if away:
         return No(
             "nodes_away",
-            f"nodes do not beat, and {request.way} know nothing of them: {', '.join(away)}",
-            why="nothing was written; without them, their engines are taken over once they are back",
-            next=_again(request, request.prune, away),
+            f"nodes are away of which nothing is known from {request.way}: {', '.join(away)}",
+            why="nothing was written; what they run is taken over once they are back",
+            next=_again(request, (), away),
         )
     log = "agents" if base.log_id is None else f"log {base.log_id} to {base.sequence}"
     return Chosen(base, catalog, revision, f"{request.way}: {log}")
 
 
-def _again(request: Recover, prune: Iterable[ModelName], without: Iterable[NodeId]) -> str:
+def _again(request: Recover, ending: Iterable[ModelName], away: Iterable[NodeId]) -> str:
     """The same command, with the models that may end named, and the nodes that may be missing."""
     file = "" if request.catalog is None else f" --catalog {typed_file(request.file)}"
-    flags = [f" --prune {shlex.quote(name)}" for name in sorted(set(prune))]
-    flags += [f" --without {shlex.quote(node)}" for node in sorted({*request.without, *without})]
-    return f"{VERB} --from {request.way}{file}{''.join(flags)}{with_reason(request.reason)}"
+    models, nodes = sorted({*request.prune, *ending}), sorted({*request.without, *away})
+    prune = "".join(f" --prune {shlex.quote(name)}" for name in models)
+    without = "".join(f" --without {shlex.quote(name)}" for name in nodes)
+    return f"{VERB} --from {request.way}{file}{prune}{without}{with_reason(request.reason)}"
 
 
 def _catalog(base: FleetState, request: Recover) -> tuple[Catalog, CatalogRevision] | No:

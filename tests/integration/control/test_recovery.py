@@ -10,7 +10,7 @@ import pytest
 
 from schemas import codec, subjects
 from schemas.beats import AgentBeat
-from schemas.documents import ControlEpoch
+from schemas.documents import ControlEpoch, Genesis
 from schemas.frames import Accepted, Refusal
 from schemas.ids import ControlId, EventId, LogId, NodeId
 from schemas.recovery import Recover
@@ -297,8 +297,8 @@ async def test_who_is_outrun_by_another_claim_says_so(
             standing = await get_from_log(connection, subjects.GENESIS)
             assert standing is not None
             rival = ControlEpoch(holder=ControlId("control-9"), incarnation="other")
-            log_id = codec.decode(codec.decode_event(standing.payload).data, dict)["log_id"]
-            claimed = an_event(rival, id_="rival", log=LogId(log_id))
+            genesis = codec.decode(codec.decode_event(standing.payload).data, Genesis)
+            claimed = an_event(rival, id_="rival", log=genesis.log_id)
             await claim(connection, Sealed(event.subject, EventId("rival"), claimed), expected)
         return await claim(link, event, expected)
 

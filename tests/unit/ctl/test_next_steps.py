@@ -47,6 +47,7 @@ HOLES: dict[str, tuple[str, ...]] = {
     "' --catalog FILE' if needs_catalog else ''": ("", " --catalog FILE"),
     "file": ("", f" --catalog {typed_file(HOSTILE)}"),
     "prune": ("", PRUNE),
+    "without": ("", f" --without {QUOTED}"),
     "verb": ("status", "replicas", "catalog show", "catalog apply FILE", "join create NODE"),
     "_data(plan)": ("", f" --data {QUOTED}"),
 }
