@@ -149,11 +149,17 @@ class Client:
 
     def _not_let_in(self, server: str) -> Failure:
         place = self._token_place or "the token file"
+        why = f"{place} holds another one" if self._token else f"there is no {place}"
+        if server != self.server:
+            why = (
+                f"{self.server} says that {server} leads, and knows other tokens: control services "
+                "of one fleet are given the same control/tokens.toml"
+            )
         return Failure(
             Exit.UNREACHABLE,
             "unauthorized",
             f"{server} asks for a token that it knows",
-            why=f"{place} holds another one" if self._token else f"there is no {place}",
+            why=why,
             steps=["flotilla status --token-file FILE"],
         )
 

@@ -46,7 +46,7 @@ def main() -> int:
     except ValueError as error:
         return _usage(str(error))
     try:
-        tokens = Tokens(config.tokens)
+        tokens = Tokens(config.tokens, named=config.tokens_named)
         name = config.name or ControlId(own_name(config.data, "control"))
         seen = SeenFile(config.data / "seen.json")
     except TokensUnreadable as error:

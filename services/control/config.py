@@ -29,6 +29,8 @@ class Config(Struct, frozen=True, kw_only=True):
     data: Path
     """Control's own folder."""
     tokens: Path
+    tokens_named: bool
+    """By a setting: the file must be there."""
     tick_seconds: float
     unreachable_after: float | None
     """Silence of a node, in seconds; None: it does not become unreachable."""
@@ -52,6 +54,7 @@ def from_settings(found: Resolved) -> Config:
         tokens=Path(found.text("control.tokens"))
         if found.has("control.tokens")
         else data / "tokens.toml",
+        tokens_named=found.has("control.tokens"),
         tick_seconds=found.seconds("control.tick"),
         unreachable_after=_unreachable_after(found),
     )

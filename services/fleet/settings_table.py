@@ -151,7 +151,8 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         name="control.tokens",
         kind="path",
-        help="file of token hashes and roles; unset: control/tokens.toml in the data folder, made on first start",
+        help="file of token hashes and roles, which must be there; unset: control/tokens.toml in the data folder, "
+        "made on first start",
     ),
     Setting(
         name="control.tick",

@@ -1,8 +1,10 @@
 """Bearer tokens of the management API: made on first start, kept as hashes, each with a role.
 
 `tokens.toml` holds `[[token]]` entries (name, role, sha256 of the token) and is read anew when it
-changes; a file that is bad then leaves the last good one in force, and `trouble` says why. The first start also writes `admin.token` beside it, readable by its owner alone: the one
-place where a token stands in the clear, for the command line on this machine.
+changes; a file that is bad then leaves the last good one in force, and `trouble` says why. The first start
+also writes `admin.token` beside it, readable by its owner alone: the one place where a token stands in the
+clear, for the command line on this machine. A file that a setting names is made by nobody: control services
+share one, and a name that is wrong must not bring a token into being that the others do not know.
 """
 
 import hashlib
@@ -22,6 +24,10 @@ PRINTABLE = "admin.token"
 _PRIVATE = 0o600
 _GONE = (0, 0)
 _BYTES = 32
+_WHENCE = (
+    "a second control service is given the tokens.toml of the first, "
+    "and a first one makes its own where no setting names any"
+)
 
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
@@ -46,13 +52,16 @@ class TokensUnreadable(Exception):
 class Tokens:
     """Who may call, by what they show."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, named: bool = False) -> None:
+        """`named`: by a setting. Raises TokensUnreadable."""
         self.trouble = ""
         """Why the file as it stands is not in force; empty: it is."""
         self._path = path
         self._stamp: tuple[int, int] | None = None
         self._tokens: list[Token] = []
         if read_if_there(path) is None:
+            if named:
+                raise TokensUnreadable(f"control.tokens: {path} is not there; {_WHENCE}")
             _make(path)
         self._refresh()
 
@@ -81,7 +90,7 @@ class Tokens:
             self._tokens = msgspec.toml.decode(self._path.read_bytes(), type=_File).token
         except (msgspec.DecodeError, ValueError, OSError) as error:
             if self._stamp is None:
-                raise TokensUnreadable(f"{self._path}: {error}") from error
+                raise TokensUnreadable(f"{self._path}: {error}; {_WHENCE}") from error
             self._keep(f"{self._path}: {error}")
         else:
             self.trouble = ""

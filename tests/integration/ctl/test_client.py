@@ -90,6 +90,16 @@ def test_who_is_not_let_in_is_told_where_the_token_was_looked_for(token: str | N
     assert failure.why.startswith("there is no") == (token is None)
 
 
+def test_a_leader_that_knows_other_tokens_is_told_apart_from_a_wrong_token() -> None:  # spec: L7
+    with (
+        answering(401, refusal("unauthorized")) as leader,
+        answering(307, b"", {"Location": f"{leader.url}/"}) as standby,
+    ):
+        failure = failure_of(Client(standby.url, "secret"), write=True)
+    assert (failure.exit_code, failure.code) == (Exit.UNREACHABLE, "unauthorized")
+    assert f"{standby.url} says that {leader.url} leads, and knows other tokens" in failure.why
+
+
 def test_a_standby_sends_a_write_on_to_the_leader_with_the_token() -> None:
     done = codec.encode(Accepted(as_of_seq=9, command=EventId("c-1"), revision=2))
     with (

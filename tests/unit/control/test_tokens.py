@@ -44,6 +44,17 @@ def test_a_changed_file_counts_at_once_and_a_broken_one_does_not(tmp_path: Path)
         Tokens(file)
 
 
+# spec: O3 L7
+def test_a_file_that_a_setting_names_is_not_made(tmp_path: Path) -> None:
+    """Or a second control service would know a token that the first does not, and nobody would see why."""
+    with pytest.raises(TokensUnreadable, match=r"is not there; a second control service is given"):
+        Tokens(tmp_path / "tokens.toml", named=True)
+    assert list(tmp_path.iterdir()) == []
+    Tokens(tmp_path / "tokens.toml")
+    shown = (tmp_path / "admin.token").read_text().strip()
+    assert Tokens(tmp_path / "tokens.toml", named=True).holder(shown) is not None
+
+
 # spec: O3
 def test_a_file_that_is_bad_or_gone_is_told_until_it_is_good_again(tmp_path: Path) -> None:
     file = tmp_path / "tokens.toml"
