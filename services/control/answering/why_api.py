@@ -14,6 +14,7 @@ from services.fleet.nearest import near
 from services.fleet.telling import why, why_answers
 from services.fleet.telling.asking import Ask, Asking, Find, Past
 from services.fleet.telling.happened import Happened
+from services.fleet.telling.swaps import refused_since
 from services.log.connect import Connection
 from services.log.finding import Finder
 from services.log.history import bounds
@@ -49,13 +50,15 @@ def question(kind: str, name: str, seen: Seen) -> Question:
 async def tell_why(connection: Connection, asked: Question) -> frames.Frame:
     """Raises what reading LOG raises."""
     kind, name, sequence, answer = asked.kind, asked.name, asked.sequence, asked.answer
-    story = await walked(asked.walk, Finder(connection, sequence))
+    finder = Finder(connection, sequence)
+    story = await walked(asked.walk, finder)
+    refused = await walked(refused_since(), finder) if kind == "model" else ""
     if answer or story.found:
         return history.Why(
             as_of_seq=sequence,
             target=kind,
             name=name,
-            answer=answer or (f"there is no {kind} {name} now",),
+            answer=(*(answer or (f"there is no {kind} {name} now",)), *filter(None, [refused])),
             chain=story.rows(),
             missing=tuple(story.missing),
         )
@@ -67,7 +70,8 @@ async def tell_why(connection: Connection, asked: Question) -> frames.Frame:
         as_of_seq=sequence,
         code="not_found",
         message=f"no {kind} `{name}`",
-        why=f"{hint}history is kept from sequence {kept.first:,}{since}",
+        why=f"{hint}{refused}{'; ' if refused else ''}"
+        f"history is kept from sequence {kept.first:,}{since}",
     )
 
 

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from schemas import codec, subjects
-from schemas.documents import CatalogPointer, CatalogRevision
+from schemas.documents import CatalogPointer, CatalogRevision, CommandRecord
 from schemas.ids import ModelName
 from services.fleet.telling.asking import Asking, Past
 from services.fleet.telling.catalog_diff import Sections, sections
@@ -32,6 +32,21 @@ def last_swap(model: ModelName) -> Asking[Happened | None]:
         if swap is not None and (yield from _differs(model, before, swap)):
             return swap
     return None
+
+
+def refused_since() -> Asking[str]:
+    """In words: that the last command about the catalog was refused. Empty: it was not."""
+    commands = yield Past((subjects.command("apply"), subjects.command("rollback")))
+    last = commands[-1] if commands else None
+    if last is None or last.event is None or not isinstance(last.document, CommandRecord):
+        return ""
+    if last.document.outcome != "refused":
+        return ""
+    record = last.document
+    return (
+        f"the last {record.verb} was refused, at {last.event.at} (sequence {last.sequence:,}): "
+        f"{record.detail}"
+    )
 
 
 def touches(swap: Happened, model: ModelName) -> Asking[bool]:

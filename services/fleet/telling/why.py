@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import Struct
 
 from schemas import codec, subjects
-from schemas.documents import Assignment, ReplicaDocument, ShardStatus
+from schemas.documents import Assignment, EndpointShard, ReplicaDocument, ShardStatus
 from schemas.events import Event
 from schemas.history import CauseRow
 from schemas.ids import (
@@ -234,9 +234,9 @@ def _tell_replica(story: Story, told_of: _Replica) -> Asking[None]:
         story.add(_steps([found for found in past if concerns(found, _replica(replica))]))
         told = yield Past(tuple(subjects.assignment(node) for node in sorted(nodes)))
         story.add(_told(told, replica))
-    past = yield Past((f"{subjects.STATE_ROOT}endpoints.{slot.model}.*",))
-    published = [found for found in past if concerns(found, _replica(replica))]
-    story.add(published[:1] + published[-1:])
+    story.add(
+        _published((yield Past((f"{subjects.STATE_ROOT}endpoints.{slot.model}.*",))), replica)
+    )
 
 
 def _replica(replica: ReplicaId) -> Target:
@@ -275,6 +275,19 @@ def _told(assignments: Sequence[Happened], replica: ReplicaId) -> Iterable[Happe
         document = found.document
         if isinstance(document, Assignment):
             now = next((shard.goal for shard in document.shards if shard.replica == replica), None)
+            if now != before.get(found.subject):
+                yield found
+            before[found.subject] = now
+
+
+def _published(past: Iterable[Happened], replica: ReplicaId) -> Iterable[Happened]:
+    """Where routers were told of it, told something else of it, or told no more: of others is no cause."""
+    before: dict[str, object] = {}
+    for found in past:
+        document = found.document
+        if isinstance(document, EndpointShard):
+            entries = (each for each in document.endpoints if each.replica == replica)
+            now = next(entries, None)
             if now != before.get(found.subject):
                 yield found
             before[found.subject] = now

@@ -3,7 +3,7 @@
 The first line is the answer in short. All of it comes from the rows that every table shows.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from schemas import subjects
 from schemas.api import CardRow, ModelRow, NodeRow, ReplicaRow, ShardRow
@@ -50,8 +50,9 @@ def _replica(row: ReplicaRow) -> Iterator[str]:
     where = ", ".join(shard.node for shard in row.shards)
     routed = "routers may choose it" if row.routed else "routers do not choose it"
     yield f"{row.replica} is {row.phase} on {where}; {routed}"
-    if row.reason:
-        yield f"because: {row.reason}"
+    errors = [error_words(shard.error) for shard in row.shards if shard.error is not None]
+    if row.reason and not (row.phase == "failed" and row.reason in errors):  # Told by shard, below.
+        yield f"{'but' if row.phase == 'ready' else 'because:'} {row.reason}"
     if row.goal == "drain":
         yield "it takes no new requests; it waits until every router knows that, and its requests end"
     elif row.goal == "stop":
@@ -121,12 +122,20 @@ def _model(state: FleetState, row: ModelRow, replicas: Iterable[ReplicaRow]) -> 
 def node_answer(state: FleetState, live: Live, node: NodeId) -> tuple[str, ...]:
     """(): no agent describes it."""
     row = views.node(state, live, node)
-    return () if row is None else tuple(_node(row))
+    there = sorted(
+        held.document.id
+        for held in state.replicas.values()
+        if any(plan.node == node for plan in held.document.shards)
+    )
+    return () if row is None else tuple(_node(row, there))
 
 
-def _node(row: NodeRow) -> Iterator[str]:
+def _node(row: NodeRow, there: Sequence[ReplicaId]) -> Iterator[str]:
     since = f" since {row.condition_since}" if row.condition_since else ""
     yield f"node {row.node} is {row.condition}{since}; replicas placed there: {row.replicas}"
+    if there:
+        rest = len(there) - MOST_REPLICAS
+        yield ", ".join(there[:MOST_REPLICAS]) + (f" and {rest} more" if rest > 0 else "")
     if row.condition == "unreachable":
         yield "its endpoints are chosen only when no other can serve; nothing is moved yet"
     if row.condition == "lost":

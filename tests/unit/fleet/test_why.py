@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import pytest
 from msgspec import Raw
@@ -14,7 +14,7 @@ from schemas.ids import EventId, GpuUuid, ModelName, NodeId, ReplicaId
 from services.fleet.telling import why_answers
 from services.fleet.telling.asking import Asking, Find, Past
 from services.fleet.telling.happened import Happened, happened
-from services.fleet.telling.swaps import touches
+from services.fleet.telling.swaps import refused_since, touches
 from services.fleet.telling.why import (
     Story,
     why_gpu,
@@ -92,6 +92,38 @@ def test_the_chain_of_a_replica_goes_from_the_endpoint_back_to_the_catalog() -> 
 
 
 # spec: O5
+def test_what_routers_are_told_of_others_is_no_cause_and_that_one_is_left_out_is() -> None:
+    fleet = a_fleet("node-1", "node-2", replicas=2)
+    told: dict[str, list[int]] = {}
+    fleet.ready()
+    first, second = fleet.replicas()
+    fleet.report(second, "failed")
+    fleet.turn()
+    endpoints = [each for each in log_of(fleet.script) if ".endpoints." in each.subject]
+    for replica in (first, second):
+        rows = walked(why_replica(fleet.state, replica.id), log_of(fleet.script)).rows()
+        told[replica.id] = [row.seq for row in rows if row.type == "endpoints.published"]
+    came, left = endpoints[0].sequence, endpoints[-1].sequence
+    assert told == {first.id: [came], second.id: [left, came]}
+
+
+# spec: C7
+def test_the_last_command_about_the_catalog_is_told_where_it_was_refused() -> None:
+    def said(sequence: int, verb: str, outcome: Literal["accepted", "refused"]) -> Happened:
+        record = CommandRecord(
+            verb=verb, actor="ann", source="", outcome=outcome, detail="bad_catalog: 1 fault"
+        )
+        return happened(sequence, subjects.command(verb), an_event(record))
+
+    refused, taken = said(7, "apply", "refused"), said(8, "rollback", "accepted")
+    assert walked(refused_since(), [refused]) == (
+        "the last apply was refused, at 2026-11-30T12:00:00.000000Z (sequence 7): "
+        "bad_catalog: 1 fault"
+    )
+    assert walked(refused_since(), [refused, taken]) == walked(refused_since(), []) == ""
+
+
+# spec: O5
 def test_a_replacement_is_there_because_a_node_was_lost() -> None:
     fleet = a_fleet("node-1", "node-2", "node-3")
     fleet.ready()
@@ -106,7 +138,7 @@ def test_a_replacement_is_there_because_a_node_was_lost() -> None:
     first, because, *_ = why_answers.replica_answer(fleet.state, LIVE, TINY)
     assert (first, because) == (
         f"{TINY} is ready on {lost}; routers may choose it",
-        f"because: node {lost} is lost",
+        f"but node {lost} is lost",
     )
 
 
@@ -204,6 +236,8 @@ def test_a_node_says_since_when_it_is_lost_and_what_that_means() -> None:
     first, second = why_answers.node_answer(script.state, LIVE, NodeId("node-1"))
     assert first.startswith("node node-1 is lost since 2026-11-30T12:00:00")
     assert "stay held" in second
+    script.add(a_replica())
+    assert why_answers.node_answer(script.state, LIVE, NodeId("node-1"))[1] == TINY
     story = walked(why_node(NodeId("node-1")), log_of(script))
     assert [row.seq for row in story.rows()] == [3, 2]
 
