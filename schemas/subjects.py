@@ -97,6 +97,11 @@ def placement(model: ModelName) -> str:
     return f"flotilla.log.s.placement.{token(model)}"
 
 
+def router_reports(router: RouterId) -> str:
+    """Filter: everything that one router reports."""
+    return f"flotilla.log.s.router.{token(router)}.*"
+
+
 def router_report(router: RouterId, chunk: int) -> str:
     """Written by the router: idle map and counters, at most 256 KiB a chunk."""
     return f"flotilla.log.s.router.{token(router)}.{chunk:02d}"

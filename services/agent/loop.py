@@ -28,6 +28,7 @@ from services.agent.node import (
     NameTaken,
     check_name,
     describe,
+    described,
     incarnation_of,
     read_info,
     read_shards,
@@ -219,13 +220,13 @@ class Agent:
         while True:
             try:
                 stored = await get(self.connection, subjects.node_info(self.config.node))
-                standing = read_info(stored, log_id)
+                standing = described(stored, log_id)
                 shards = await read_shards(self.connection, self.config.node, log_id)
                 break
             except Unavailable as error:
                 log.info("agent.register_waits", reason=str(error))
                 await asyncio.sleep(RETRY_SECONDS)
-        check_name(standing, self._machine_id)
+        check_name(self.config.node, standing, self._machine_id)
         self.shards.meet(shards)
 
     async def _register(self, writer: Writer) -> None:
@@ -242,8 +243,8 @@ class Agent:
 
     def _may_replace(self, writer: Writer, log_id: LogId, standing: Stored) -> bool:
         """At the first write the predecessor's document stands there; later, a successor's."""
-        info = read_info(standing, log_id)
-        another_machine = info is not None and info.machine_id != self._machine_id
+        info = described(standing, log_id)
+        another_machine = info is not None and info.machine_id not in (None, self._machine_id)
         another_agent = incarnation_of(standing) not in ("", self.incarnation)
         if another_machine or (another_agent and writer.standing(standing.subject)):
             self._name_lost = f"name in use: another agent has written {standing.subject}"

@@ -13,11 +13,11 @@ from services.agent import gpus
 from services.agent.config import Config
 from services.agent.environments import shown
 from services.agent.shards import Standing
-from services.fleet.reading import GONE, Read, read
+from services.fleet.families import check_place, family_of
+from services.fleet.reading import Read, Unreadable, read
 from services.log.connect import Connection
-from services.log.snapshot import get
+from services.log.own import own_documents
 from services.log.stored import Stored
-from services.log.streams import subjects_in
 from services.runtime import proc
 
 
@@ -66,37 +66,54 @@ def _is_of(event: Event, log_id: LogId) -> bool:
     return event.log == log_prefix(log_id)
 
 
+class Described(Struct, frozen=True):
+    """Whose a description of the node is."""
+
+    machine_id: str | None = None
+    admin_address: str = ""
+
+
+def described(stored: Stored | None, log_id: LogId) -> Described | None:
+    """None: there is none of this log, or it cannot be read.
+
+    Of one that a newer version wrote so much is read: another machine's agent may live by it.
+    """
+    found = None if stored is None else read(stored.subject, stored.payload, NodeInfo)
+    if stored is None or found is None or isinstance(found, Unreadable):
+        return None
+    try:
+        event = codec.decode_event(stored.payload)
+        return codec.decode(event.data, Described) if _is_of(event, log_id) else None
+    except DecodeError:
+        return None
+
+
 class _Written(Struct, frozen=True):
     incarnation: str = ""
 
 
 def incarnation_of(stored: Stored) -> str:
-    """The start of an agent that wrote the document; empty: it does not say."""
+    """The start of an agent that wrote the document; empty: it does not say, or is nobody's."""
+    found = family_of(stored.subject)
     try:
         event = codec.decode_event(stored.payload)
+        if found is not None:
+            check_place(found, event.src, None)
         return codec.decode(event.data, _Written).incarnation
     except DecodeError:
         return ""
 
 
-def check_name(standing: NodeInfo | None, machine_id: str) -> None:
+def check_name(node: NodeId, standing: Described | None, machine_id: str) -> None:
     """Raises NameTaken where another machine has written the node's document."""
-    if standing is not None and standing.machine_id != machine_id:
+    if standing is not None and standing.machine_id not in (None, machine_id):
         raise NameTaken(
-            f"name in use: node {standing.node} is machine {standing.machine_id} "
+            f"name in use: node {node} is machine {standing.machine_id} "
             f"(agent at {standing.admin_address}), this is {machine_id or platform.node()}"
         )
 
 
 async def read_shards(connection: Connection, node: NodeId, log_id: LogId) -> Standing:
     """What stands in the node's slots, whichever they are; not what is gone or of an earlier log."""
-    found: Standing = {}
-    for subject in sorted(await subjects_in(connection, subjects.node_shards(node))):
-        stored = await get(connection, subject)
-        status = GONE if stored is None else read(subject, stored.payload, ShardStatus)
-        slot = subject.rpartition(".")[2]
-        if not isinstance(status, Read):
-            found |= {} if status == GONE else {slot: None}
-        elif _is_of(status.event, log_id):
-            found[slot] = status.document
-    return found
+    found = await own_documents(connection, subjects.node_shards(node), ShardStatus, log_id)
+    return {subject.rpartition(".")[2]: status for subject, status in found.items()}

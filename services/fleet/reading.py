@@ -63,12 +63,13 @@ def read_any(
     """As `read`; a document of this kind, or the Gone that stands in its place."""
     try:
         event = codec.decode_event(payload)
-        if event.v > version_of(kind):
-            return Newer(event.type, event.v, version_of(kind))
-        document = decode_document(event, kind)
+        known = event.v <= version_of(kind)
+        document = decode_document(event, kind) if known else None
         found = family_of(subject) if subject.startswith(subjects.STATE_ROOT) else None
         if found is not None:
             check_place(found, event.src, document)
     except msgspec.DecodeError as error:
         return Unreadable(str(error))
+    if document is None:
+        return Newer(event.type, event.v, version_of(kind))
     return Read(event, document)

@@ -19,7 +19,8 @@ from schemas.documents import RouterReport
 from schemas.events import Event
 from schemas.ids import LogId, RouterId
 from services.log.connect import Connection
-from services.log.message import Message
+from services.log.message import Message, Unavailable
+from services.log.own import own_documents
 from services.log.stored import Stored
 from services.log.write import Writer
 from services.router.config import Config
@@ -30,6 +31,7 @@ from services.router.source import Standing
 from services.router.static import StaticFiles
 from services.router.watch import Watch
 
+CHECK_SECONDS = 30.0
 NAME_SECONDS = 1.0
 """Between two looks whether another router of this name lives."""
 
@@ -108,17 +110,33 @@ class Logged:
         reporter = Reporter(router.name, self.incarnation, self._since, router.table, router.used)
         self._reporter = reporter
         reporting = reporter.run(self._config.report_seconds, router.clock.wall, writer)
-        return [group.create_task(writer.run()), group.create_task(reporting)]
+        checking = self._check(reporter, writer, log_id)
+        return [group.create_task(each) for each in (writer.run(), reporting, checking)]
+
+    async def _check(self, reporter: Reporter, writer: Writer, log_id: LogId) -> None:
+        """Now and then, whether what stands under this router's name can be read. For ever."""
+        pattern = subjects.router_reports(self._router.name)
+        while True:
+            await asyncio.sleep(CHECK_SECONDS)
+            await writer.idle()
+            try:
+                found = await own_documents(self._connection, pattern, RouterReport, log_id)
+            except Unavailable as error:
+                log.info("router.check_waits", reason=str(error))
+                continue
+            reporter.check(found)
 
     def _may_replace(self, standing: Stored) -> bool:
-        """An earlier start of this router, or the leader that took it for gone; nobody else."""
+        """Whatever it is, unless another router of this name that lives has told it.
+
+        Of an earlier start of this router; of the leader, which took it for gone; or of nobody that may
+        write there.
+        """
         try:
             event = codec.decode_event(standing.payload)
         except msgspec.DecodeError:
-            return True  # Nobody's.
-        if event.src == source_of(self._router.name):
-            return not self._is_namesakes(event)
-        return event.src.startswith("control/")
+            return True
+        return event.src != source_of(self._router.name) or not self._is_namesakes(event)
 
     def _is_namesakes(self, event: Event) -> bool:
         try:

@@ -1,7 +1,7 @@
 """What the router says of itself on the log: idle map and unreachable replicas, once a tick."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from schemas import codec, subjects
@@ -36,10 +36,21 @@ class Reporter:
         """Of replicas in the table, and of those that left it and whose use is remembered."""
         self._written: list[RouterReport] = []
         self._all = False
+        self._doubted: set[str] = set()
+        """Subjects where not what was told stands."""
 
     def again(self) -> None:
         """The next tick writes everything: somebody else may have written meanwhile."""
         self._all = True
+
+    def check(self, standing: Mapping[str, RouterReport | None]) -> None:
+        """What stands under this router's name: where that says nothing, the next tick tells it again.
+
+        Nobody but this router would ever put right what stands in a chunk that it has no use for.
+        """
+        told = {subjects.router_report(self._router, chunk.chunk) for chunk in self._written}
+        bad = {subject for subject, found in standing.items() if found is None}
+        self._doubted = bad | (told - standing.keys())
 
     def tick(self, now: float) -> list[tuple[str, str, Document]]:
         """Subject, type and document of what to write now. `now`: wall clock."""
@@ -47,16 +58,19 @@ class Reporter:
             self._router, self._incarnation, self._since, self._uses(now), self._unreachable()
         )
         before, self._written = self._written, chunks
+        told = [subjects.router_report(self._router, chunk.chunk) for chunk in chunks]
         written: list[tuple[str, str, Document]] = [
-            (subjects.router_report(self._router, chunk.chunk), EVENT, chunk)
-            for number, chunk in enumerate(chunks)
-            if self._all or number >= len(before) or before[number] != chunk
+            (subject, EVENT, chunk)
+            for number, (subject, chunk) in enumerate(zip(told, chunks, strict=True))
+            if self._all
+            or number >= len(before)
+            or before[number] != chunk
+            or subject in self._doubted
         ]
-        self._all = False
-        for number in range(len(chunks), len(before)):
-            gone = Gone(id=self._router)
-            written.append((subjects.router_report(self._router, number), EVENT_GONE, gone))
-        return written
+        left = {subjects.router_report(self._router, n) for n in range(len(chunks), len(before))}
+        over = sorted((left | self._doubted).difference(told))
+        self._all, self._doubted = False, set()
+        return written + [(subject, EVENT_GONE, Gone(id=self._router)) for subject in over]
 
     def _uses(self, now: float) -> Uses:
         """A replica that is busy is in use at this moment, in the table or not. Of a model that left

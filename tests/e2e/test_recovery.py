@@ -259,20 +259,22 @@ async def test_garbage_on_our_subjects_is_set_aside_and_mended(living: LiveFleet
         subjects.replica(ModelName("tiny"), 0),
         "flotilla.log.s.strange.thing",
     )
+    ghost = subjects.node_shard(NodeId("ghost"), 3)
     async with untouched(fleet):
         async with administrator(fleet) as connection:
             for subject in bad:
                 await connection.request(subject, b"garbage", 5)
-            for subject, optional in (("moon", True), ("sun", False)):
-                event = an_event({}, version=99, optional=optional)
-                await connection.request(f"flotilla.log.s.{subject}", event, 5)
+            for subject in (f"{subjects.STATE_ROOT}sun", ghost):
+                await connection.request(subject, an_event({}, version=99), 5)
+            event = an_event({}, version=99, optional=True)
+            await connection.request(f"{subjects.STATE_ROOT}moon", event, 5)
             shard = subjects.node_shard(NodeId("node-1"), 0)
             await connection.request(shard, b"garbage", 5)
 
         async def named() -> bool:
             status = await fleet.ask("status")
             lines = "".join(status["attention"]) if status else ""
-            return all(f"flotilla journal mend {subject}" in lines for subject in bad)
+            return all(f"flotilla journal mend {subject}" in lines for subject in (*bad, ghost))
 
         await eventually(named, "status names every bad document")
         found = await eventually(lambda: fleet.ask("journal/bad"), "bad documents are listed")
@@ -283,8 +285,8 @@ async def test_garbage_on_our_subjects_is_set_aside_and_mended(living: LiveFleet
         restart(fleet, "control-1", "node-1")  # Its agent writes its own document anew.
         await eventually(named, "a restarted control does, too")
         await fleet.until_up()
-        for subject in (*bad, "flotilla.log.s.sun"):
-            to = "gone" if subject.startswith("flotilla.log.s.s") else "last-good"
+        for subject in (*bad, f"{subjects.STATE_ROOT}sun", ghost):
+            to = "gone" if rows[subject]["command"].endswith("--gone") else "last-good"
             code, answer = await fleet.call("journal/bad", {"subject": subject, "to": to})
             assert code == 200, json.dumps(answer)
         await until_sound(fleet)

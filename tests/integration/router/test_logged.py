@@ -27,6 +27,7 @@ from services.log import api, identity, streams
 from services.log.connect import Connection
 from services.log.door import Door
 from services.log.message import Message
+from services.log.own import own_documents
 from services.log.snapshot import get, get_from_log
 from services.log.stored import Stored
 from services.router import disk, logged
@@ -34,6 +35,7 @@ from services.router.config import Config
 from services.router.program import Router
 from services.router.source import Standing
 from tests.builders import LOG_ID, a_genesis, an_event
+from tests.support import waiting
 from tests.support.nats_server import NatsServer
 from tests.support.ports import free_ports
 from tests.support.proxy import Proxy
@@ -544,6 +546,37 @@ async def test_reports_its_uses_and_what_is_gone(
         await leader.swap(3, BIG)
         await leader.endpoints("127.0.0.1:1", model="big")
         await until_reported({"big": []})
+
+
+async def test_whatever_comes_upon_its_subjects_the_router_puts_right_by_itself(
+    nats: NatsServer,
+    leader: Leader,
+    connection: Connection,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """# spec: L5"""
+    monkeypatch.setattr(logged, "CHECK_SECONDS", 0.1)
+    src = f"router/{ROUTER}"
+
+    async def stands_right() -> bool:
+        pattern = subjects.router_reports(ROUTER)
+        found = await own_documents(connection, pattern, RouterReport, LOG_ID)
+        report = found.pop(subjects.router_report(ROUTER, 0), None)
+        return report is not None and not found
+
+    async with a_router(nats.url, tmp_path):
+        await waiting.eventually(stands_right, "only the report stands there")
+        for payload in (
+            b"junk",
+            an_event({}, src=src, version=99),
+            an_event({}, src="agent/router-1", version=99),
+            an_event({}, src=src, log=LogId("e" * 32)),
+            an_event(Gone(id=ROUTER)),
+        ):
+            for chunk in (0, 7):
+                await connection.request(subjects.router_report(ROUTER, chunk), payload, 5.0)
+            await waiting.eventually(stands_right, "only the report stands there")
 
 
 async def test_two_routers_of_one_name_say_so_and_only_one_writes(

@@ -1,3 +1,5 @@
+from msgspec.structs import replace
+
 from schemas import subjects
 from schemas.documents import Gone, RouterReport
 from schemas.ids import ModelName, ReplicaId, RouterId
@@ -128,3 +130,23 @@ def test_names_what_it_cannot_reach_and_since_when_it_watches() -> None:
     assert document.unreachable == {"a": "connection refused"}
     assert document.since == AT
     assert document.incarnation == "i1"
+
+
+def test_what_does_not_stand_as_told_is_told_again_and_what_is_of_no_use_is_cleared() -> None:
+    """# spec: L5"""
+    reporter, _, _ = a_reporter("a")
+    own, other = (subjects.router_report(ROUTER, chunk) for chunk in (0, 7))
+    ((_, _, report),) = reporter.tick(NOW)
+    assert isinstance(report, RouterReport)
+    for standing, written in (
+        ({own: report}, []),
+        ({own: None, other: None}, [own, other]),
+        ({other: None, own: report}, [other]),
+        ({}, [own]),
+        ({own: replace(report, incarnation="i2")}, []),  # Another router of its name lives.
+    ):
+        reporter.check(standing)
+        found = reporter.tick(NOW)
+        assert [subject for subject, _, _ in found] == written
+        assert all(isinstance(d, RouterReport) == (s == own) for s, _, d in found)
+        assert reporter.tick(NOW) == []
