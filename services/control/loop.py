@@ -322,7 +322,8 @@ class Loop:
             if log_id is not None and self._looked_over == self.connection.generation:
                 await self._seen.remember(self._seen_now(log_id))
                 if not self.recovering.due(self.state):
-                    await self._seen.remember_nodes(frozenset(self.state.infos_by_node))
+                    infos = self.state.infos.values()
+                    await self._seen.remember_nodes(frozenset(i.document.node for i in infos))
             await asyncio.sleep(BEAT_SECONDS)
 
     def _seen_now(self, log_id: LogId) -> Seen:

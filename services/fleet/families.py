@@ -150,45 +150,46 @@ _WHOLE: dict[type[Document], msgspec.json.Decoder[_Whole[Any]]] = {
 _GONE_MARK = b'{"gone":true'
 
 
-class _Route(Struct, frozen=True, gc=False):
-    """How subjects of one family are told from others of as many words with the same first one."""
+class _Shape(Struct, frozen=True, gc=False):
+    """Subjects of as many words with the same first one, told apart by one word."""
 
-    family: Family
-    words: tuple[tuple[int, str], ...]
-    """What else stands where."""
-    names: slice
-    """Where the names stand: every pattern has them side by side, or at every other place."""
+    at: int
+    """Where that word stands; 0 where there is but one family."""
+    families: dict[str, tuple[Family, slice]]
+    """By that word; and where the names stand: side by side, or at every other place."""
 
 
-def _route(family: Family) -> _Route:
-    pattern = family.pattern
-    words = tuple((at, word) for at, word in enumerate(pattern) if at and word != "*")
+def _names_in(pattern: tuple[str, ...]) -> slice:
     names = [at for at, word in enumerate(pattern) if word == "*"] or [len(pattern)]
     step = names[1] - names[0] if len(names) > 1 else 1
-    return _Route(family, words, slice(names[0], names[-1] + 1, step))
+    return slice(names[0], names[-1] + 1, step)
 
 
-def _by_shape() -> dict[tuple[int, str], tuple[_Route, ...]]:
-    shapes: dict[tuple[int, str], tuple[_Route, ...]] = {}
+def _by_shape() -> dict[str, dict[int, _Shape]]:
+    """By the first word, and by the number of words."""
+    shapes: dict[str, dict[int, _Shape]] = {}
     for family in FAMILIES:
-        shape = (len(family.pattern), family.pattern[0])
-        shapes[shape] = (*shapes.get(shape, ()), _route(family))
+        pattern = family.pattern
+        at = next((at for at, word in enumerate(pattern) if at and word != "*"), 0)
+        of_first = shapes.setdefault(pattern[0], {})
+        shape = of_first.setdefault(len(pattern), _Shape(at, {}))
+        shape.families[pattern[at]] = family, _names_in(pattern)
     return shapes
 
 
 _SHAPES = _by_shape()
+_ROOT_LENGTH = len(subjects.STATE_ROOT)
 
 
 def family_of(subject: str) -> Found | None:
     """The family of a state subject and the names in it; None for a subject of no known family."""
-    tokens = subject[len(subjects.STATE_ROOT) :].split(".")
-    for route in _SHAPES.get((len(tokens), tokens[0]), ()):
-        for at, word in route.words:
-            if tokens[at] != word:
-                break
-        else:
-            return route.family, tuple(tokens[route.names])
-    return None
+    words = subject[_ROOT_LENGTH:].split(".")
+    try:
+        shape = _SHAPES[words[0]][len(words)]
+        family, names = shape.families[words[shape.at]]
+    except KeyError:
+        return None
+    return family, tuple(words[names])
 
 
 def read_document(
@@ -206,12 +207,9 @@ def read_document(
     newest = version_of(family.struct)
     try:
         whole = _WHOLE[family.struct].decode(payload)
-        if (
-            whole.v == newest
-            and family.names(whole.data, key) == key
-            and (whole.src.startswith("control/") or is_writer(family.writer, key, whole.src))
-        ):
-            return whole, whole.data
+        document = whole.data
+        if whole.v == newest and family.names(document, key) == key and may_write(found, whole.src):
+            return whole, document
     except (msgspec.ValidationError, RecursionError):
         pass
     event = codec.decode_event(payload)
@@ -221,12 +219,9 @@ def read_document(
 
 
 def check_place(found: Found, source: str, document: Document | None) -> None:
-    """Raises msgspec.ValidationError where it must not stand there. None: it could not be read.
-
-    Control may retire what is others', and carries it over into a new log.
-    """
+    """Raises msgspec.ValidationError where it must not stand there. None: it could not be read."""
     family, key = found
-    if not source.startswith("control/") and not is_writer(family.writer, key, source):
+    if not may_write(found, source):
         raise NotItsWriter(f"written by {source}, and is {writer_of(found)}'s")
     if isinstance(document, Gone):
         if family.struct is ReplicaDocument and not _is_id_of(key, document.id):
@@ -237,10 +232,24 @@ def check_place(found: Found, source: str, document: Document | None) -> None:
 
 def is_writer(role: Writer, key: Key, source: str) -> bool:
     """Whether an event's `src` is who speaks where these names stand."""
-    if role == "control":
-        return source.startswith("control/")
-    start = f"{role}/"
-    return source.startswith(start) and token(source[len(start) :]) == key[0]
+    speaker, name = _speaker(source)
+    return speaker == role and (role == "control" or name == key[0])
+
+
+def may_write(found: Found, source: str) -> bool:
+    """Who speaks there; and control, which retires what is others' and carries it into a new log."""
+    speaker, name = _speaker(source)
+    if speaker == "control":
+        return True
+    family, key = found
+    return speaker == family.writer and name == key[0]
+
+
+@lru_cache(maxsize=100_000)
+def _speaker(source: str) -> tuple[str, str]:
+    """Role and token of an event's `src`; one without a name has no role."""
+    role, _, name = source.partition("/")
+    return (role, token(name)) if name else ("", "")
 
 
 def writer_of(found: Found) -> str:

@@ -137,11 +137,11 @@ class Remedies:
         if any(map(self._is_lost, self._bad_replicas)):
             return False
         kept = {held.document.revision for held in state.revisions.values()}
-        replicas = [state.replicas_by_id[replica].document for replica in planned]
+        replicas = [held.document for held in map(state.replica, planned) if held is not None]
         reported = self._reported.get(node, {})
         return (
             all(replica.revision in kept for replica in replicas)
-            and all(plan.node in state.infos_by_node for each in replicas for plan in each.shards)
+            and all(state.info(plan.node) is not None for each in replicas for plan in each.shards)
             and all(name in planned for name, phase in reported.items() if phase != "stopped")
         )
 

@@ -201,7 +201,7 @@ def is_untouchable(state: FleetState, replica: ReplicaDocument) -> bool:
     own = subjects.replica(replica.model, replica.slot)
     told = (
         f"{subjects.STATE_ROOT}node.{node}.shard.{slot}"
-        for node, slot in state.shards_by_replica.get(replica.id, {})
+        for node, slot in state.shards_by_replica.get(replica.id, ())
     )
     return any(subject in state.unreadable for subject in (own, *told))
 

@@ -38,9 +38,9 @@ from schemas.documents import (
     ShardStatus,
 )
 from schemas.events import log_prefix
-from schemas.ids import EventId, LogId, ModelName, NodeId, ReplicaId, Token, token
+from schemas.ids import EventId, LogId, ModelName, NodeId, ReplicaId, Token, parse_replica, token
 from schemas.versions import version_of
-from services.fleet.families import FAMILIES, Family, Found, Key, family_of, read_document
+from services.fleet.families import FAMILIES, Found, Key, family_of, read_document
 
 D = TypeVar("D", bound=Document)
 
@@ -55,6 +55,10 @@ class Held(Struct, Generic[D], frozen=True, gc=False):
     type: str
     at: str
     document: D
+
+
+Table = dict[Any, Held[Any]]
+"""One family's, by Key; or those that are gone, by subject."""
 
 
 class Unreadable(Struct, frozen=True, gc=False):
@@ -105,32 +109,50 @@ class FleetState:
         self.unknown: dict[str, Unknown] = {}
         self.unread_of_node: dict[Token, set[str]] = {}
         """Of both, what agents say of a node and what it was told, by the node's token."""
-        self.infos_by_node: dict[NodeId, Held[NodeInfo]] = {}
-        self.replicas_by_id: dict[ReplicaId, Held[ReplicaDocument]] = {}
-        self.shards_by_replica: dict[ReplicaId, dict[Key, Held[ShardStatus]]] = {}
+        self.shards_by_replica: dict[ReplicaId, tuple[Key, ...]] = {}
+        """Where in `shards` those stand that name a replica, in the order of their subjects."""
         self._log = ""
         """What events of this log carry; empty before the genesis was seen."""
 
     def apply(self, sequence: int, subject: str, payload: bytes) -> None:
-        """Fold one stored message in. Older than what the subject holds: no effect."""
+        """Fold one stored message in. Older than what the subject holds: no effect.
+
+        What nearly every message needs is done here and in `_apply_event`: another call is 2 % of it,
+        and so is `isinstance` of a Struct that it is not.
+        """
         if sequence > self.sequence:
             self.sequence = sequence
         if sequence < self.began or not subject.startswith(subjects.STATE_ROOT):
             return  # Of an earlier log, or a happening, which changes no state.
         found = family_of(subject)
-        held = self._held(subject, found)
-        if held is not None and sequence <= held.sequence:
+        table: Table
+        key: Any
+        if found is None:
+            table, key = self.gone, subject
+        else:
+            table, key = getattr(self, found[0].table), found[1]
+        old = table.get(key)
+        if old is None and self.gone:
+            old = self.gone.get(subject)
+        if old is not None and sequence <= old.sequence:
             return
         if (self.unreadable or self.unknown) and sequence <= self._set_aside(subject):
             return
         try:
-            self._apply_event(sequence, subject, payload, found, is_new=held is None)
+            self._apply_event(sequence, subject, payload, found, table, key, old)
         except (msgspec.DecodeError, ValueError) as error:
             self.unreadable[subject] = Unreadable(sequence, str(error))
             self._list(subject)
 
     def _apply_event(
-        self, sequence: int, subject: str, payload: bytes, found: Found | None, *, is_new: bool
+        self,
+        sequence: int,
+        subject: str,
+        payload: bytes,
+        found: Found | None,
+        table: Table,
+        key: Any,
+        old: Held[Any] | None,
     ) -> None:
         event, document = read_document(found, payload)
         if document is None:
@@ -138,53 +160,55 @@ class FleetState:
             self.unknown[subject] = Unknown(sequence, event.type, event.v, event.opt)
             self._list(subject)
             return
-        is_newest = self._is_newest(found, event.at)
-        if isinstance(document, Genesis):
-            self._begin(sequence, document)
-        elif event.log != self._log:
-            self._check_log(event.log)
+        at = event.at
+        if is_newest := (
+            at > self.newest_control_at and found is not None and found[0].writer == "control"
+        ):
+            codec.seconds(at)  # Raises for what is no time: it moves no clock, and is no document.
+        if event.log != self._log or table is self.genesis:
+            self._check_log(sequence, event.log, document)
         if is_newest:
-            self.newest_control_at = event.at
+            self.newest_control_at = at
         if self.unknown or self.unreadable:
             self.unknown.pop(subject, None)
             self.unreadable.pop(subject, None)
             self._list(subject)
-        if not is_new:
+        if old is not None:
             self.gone.pop(subject, None)
-            if found is not None:
-                self._remove(*found)
-        if isinstance(document, Gone):
-            self.gone[subject] = Held(sequence, event.id, event.type, event.at, document)
-        elif found is not None:
-            self._put(*found, Held(sequence, event.id, event.type, event.at, document))
+            self._remove(table, key)
+        held: Held[Any] = Held(sequence, event.id, event.type, at, document)
+        if type(document) is Gone:
+            self.gone[subject] = held
+            return
+        table[key] = held
+        if table is self.shards:
+            self._add_shard(held.document.replica, key)
 
-    def _is_newest(self, found: Found | None, at: str) -> bool:
-        """Whether it moves the fleet's clock, which is control's. Raises ValueError if it is no time."""
-        if found is None or found[0].writer != "control" or at <= self.newest_control_at:
-            return False
-        codec.seconds(at)
-        return True
+    def _check_log(self, sequence: int, log: str, document: Document) -> None:
+        """One log id in one log; its genesis is what the rest is held against.
+
+        The first genesis, or a recovery of the log at hand, begins the state. Raises ValueError for
+        what is foreign.
+        """
+        mine = self.log_id
+        if isinstance(document, Genesis):
+            if mine is not None and not document.succeeds(mine):
+                log_id = document.log_id
+                raise ValueError(f"genesis of log {log_id}, which does not go on from {mine}")
+            self._begin(sequence, document)
+        elif mine is not None and log != log_prefix(mine):
+            raise ValueError(f"belongs to log {log}, this is {log_prefix(mine)}")
 
     def _begin(self, sequence: int, genesis: Genesis) -> None:
-        """The first genesis, or a recovery of the log at hand. Raises ValueError on a foreign one."""
-        mine = self.log_id
-        if mine is not None and not genesis.succeeds(mine):
-            raise ValueError(f"genesis of log {genesis.log_id}, which does not go on from {mine}")
         self.began, self._log = sequence, log_prefix(genesis.log_id)
         for family in FAMILIES:
-            table: dict[Key, Held[Any]] = getattr(self, family.table)
+            table: Table = getattr(self, family.table)
             for key in [key for key, held in table.items() if held.sequence < sequence]:
-                self._remove(family, key)
+                self._remove(table, key)
         for rest in (self.gone, self.unknown, self.unreadable):
             for subject in [each for each, found in rest.items() if found.sequence < sequence]:
                 del rest[subject]
                 self._list(subject)
-
-    def _check_log(self, log: str) -> None:
-        """One log id in one log; its genesis is what the rest is held against."""
-        mine = self.log_id
-        if mine is not None and log != log_prefix(mine):
-            raise ValueError(f"belongs to log {log}, this is {log_prefix(mine)}")
 
     def _list(self, subject: str) -> None:
         """By its node, as long as it cannot be read."""
@@ -207,40 +231,30 @@ class FleetState:
 
     def held(self, subject: str) -> Held[Any] | None:
         """What the subject holds, a Gone document included."""
-        return self._held(subject, family_of(subject))
-
-    def _held(self, subject: str, found: Found | None) -> Held[Any] | None:
+        found = family_of(subject)
         if found is not None:
             family, key = found
-            table: dict[Key, Held[Any]] = getattr(self, family.table)
+            table: Table = getattr(self, family.table)
             if (held := table.get(key)) is not None:
                 return held
         return self.gone.get(subject)
 
-    def _put(self, family: Family, key: Key, held: Held[Any]) -> None:
-        table: dict[Key, Held[Any]] = getattr(self, family.table)
-        table[key] = held
-        if isinstance(held.document, ReplicaDocument):
-            self.replicas_by_id[held.document.id] = held
-        elif isinstance(held.document, ShardStatus):
-            self.shards_by_replica.setdefault(held.document.replica, {})[key] = held
-        elif isinstance(held.document, NodeInfo):
-            self.infos_by_node[held.document.node] = held
-
-    def _remove(self, family: Family, key: Key) -> None:
-        table: dict[Key, Held[Any]] = getattr(self, family.table)
+    def _remove(self, table: Table, key: Any) -> None:
         old = table.pop(key, None)
-        if old is None:
+        if old is None or table is not self.shards:
             return
-        if isinstance(old.document, ReplicaDocument):
-            self.replicas_by_id.pop(old.document.id, None)
-        elif isinstance(old.document, ShardStatus):
-            shards = self.shards_by_replica[old.document.replica]
-            shards.pop(key, None)
-            if not shards:
-                del self.shards_by_replica[old.document.replica]
-        elif isinstance(old.document, NodeInfo):
-            self.infos_by_node.pop(old.document.node, None)
+        replica = old.document.replica
+        rest = tuple(other for other in self.shards_by_replica[replica] if other != key)
+        if rest:
+            self.shards_by_replica[replica] = rest
+        else:
+            del self.shards_by_replica[replica]
+
+    def _add_shard(self, replica: ReplicaId, key: Key) -> None:
+        alone = (key,)
+        found = self.shards_by_replica.setdefault(replica, alone)
+        if found is not alone:
+            self.shards_by_replica[replica] = tuple(sorted((*found, key)))
 
     @property
     def log_id(self) -> LogId | None:
@@ -256,7 +270,13 @@ class FleetState:
 
     def info(self, node: NodeId) -> Held[NodeInfo] | None:
         """The node as its agent describes it."""
-        return self.infos_by_node.get(node)
+        return self.infos.get((token(node),))
+
+    def replica(self, replica: ReplicaId) -> Held[ReplicaDocument] | None:
+        """What control decided of it; None: its slot is another's by now, or nobody's."""
+        parts = parse_replica(replica)
+        held = None if parts is None else self.replicas.get((parts.model, str(parts.slot)))
+        return held if held is not None and held.document.id == replica else None
 
     def verdict(self, node: NodeId) -> Held[NodeVerdict] | None:
         """What control holds of the node's silence; None: never judged, so alive."""
@@ -272,10 +292,7 @@ class FleetState:
 
     def shards_of(self, replica: ReplicaId) -> tuple[Held[ShardStatus], ...]:
         """Every shard document that names the replica, in the order of their subjects."""
-        shards = self.shards_by_replica.get(replica, {})
-        if len(shards) < 2:
-            return tuple(shards.values())
-        return tuple(held for _, held in sorted(shards.items()))
+        return tuple([self.shards[key] for key in self.shards_by_replica.get(replica, ())])
 
     def halted(self) -> tuple[str, ...]:
         """Why deciding must stop, if it must: events that only a newer version understands."""

@@ -70,7 +70,7 @@ class Invariants:
         twice = [gpu for gpu, number in used.items() if number > 1]
         self.world.check(not twice, f"{twice} assigned twice on {assignment.node}")
         for order in assignment.shards:
-            replica = self.state.replicas_by_id.get(order.replica)
+            replica = self.state.replica(order.replica)
             self.world.check(
                 replica is not None, f"{order.replica} is ordered, and no such replica is decided"
             )

@@ -188,7 +188,7 @@ class Fleet:
 
     def _run(self, assignment: Assignment) -> None:
         for shard in assignment.shards:
-            held = self.state.replicas_by_id.get(shard.replica)
+            held = self.state.replica(shard.replica)
             if held is None:
                 continue
             known = [h.document for h in self.state.shards_of(shard.replica)]

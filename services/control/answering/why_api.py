@@ -126,7 +126,7 @@ def _names(kind: history.WhyKind, seen: Seen) -> list[str]:
     state = seen.state
     match kind:
         case "replica":
-            return sorted(state.replicas_by_id)
+            return sorted(held.document.id for held in state.replicas.values())
         case "model":
             return sorted(seen.current.catalog.models)
         case "node":

@@ -70,7 +70,8 @@ def adopt(turn: Turn) -> None:
 def _unknown(turn: Turn) -> Iterator[tuple[ReplicaId, list[Held[ShardStatus]]]]:
     """What lost logs began, this log never named, and is not about to end."""
     state, first = turn.state, first_slot(turn.state)
-    for replica in sorted(state.shards_by_replica.keys() - state.replicas_by_id.keys()):
+    decided = {held.document.id for held in state.replicas.values()}
+    for replica in sorted(state.shards_by_replica.keys() - decided):
         parts = parse_replica(replica)  # An agent's word: it may be anything.
         if parts is None or parts.slot >= first or replica in turn.told:
             continue

@@ -41,7 +41,7 @@ class Look(Struct, frozen=True):
 def look(state: FleetState, current: Current, silence: Silence) -> Look:
     """At this moment."""
     short = min(SILENT_SECONDS, silence.least_seconds)
-    nodes = state.infos_by_node
+    nodes = [held.document.node for held in state.infos.values()]
     return Look(
         sequence=state.sequence,
         catalog=id(current),

@@ -48,7 +48,7 @@ class Known(Struct, frozen=True):
 
 
 def _nodes(state: FleetState) -> set[NodeId]:
-    return set(state.infos_by_node)
+    return {held.document.node for held in state.infos.values()}
 
 
 class Chosen(Struct, frozen=True):

@@ -32,7 +32,7 @@ def replica_answer(state: FleetState, live: Live, replica: ReplicaId) -> tuple[s
 
 
 def _row(state: FleetState, live: Live, replica: ReplicaId) -> ReplicaRow | None:
-    held = state.replicas_by_id.get(replica)
+    held = state.replica(replica)
     if held is None and not state.unreadable:
         return None
     of_model = views.replicas(state, live, None if held is None else held.document.model)

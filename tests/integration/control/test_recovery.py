@@ -273,7 +273,7 @@ async def test_an_agent_that_keeps_to_the_old_log_holds_nothing_up_and_is_taken_
         ):
             told = an_event(document, src="agent/node-1", log=new)
             await connection.request(subject, told, 5.0)
-        await until(lambda: runs.id in loop.state.replicas_by_id)
+        await until(lambda: loop.state.replica(runs.id) is not None)
         assert loop.state.assignment(NodeId("node-1")) is None  # It was not heard yet.
         beat = AgentBeat(
             node=NodeId("node-1"), incarnation="agent-1", log=new, highest=9, assignment=0

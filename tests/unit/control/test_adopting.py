@@ -10,6 +10,7 @@ from schemas.catalog import Model
 from schemas.documents import Gone, ReplicaDocument, ShardPhase, ShardPlan
 from schemas.ids import LogId, NodeId, ReplicaId, RouterId
 from services.control.deciding.adopting import ADOPTED, SLOTS_A_LOG, first_slot
+from services.fleet.state import Held
 from tests.builders import Script, a_model, a_node, a_replica, a_shard
 from tests.support.deciding import Fleet
 
@@ -43,12 +44,18 @@ def ids(fleet: Fleet) -> dict[ReplicaId, str]:
     return {replica.id: replica.goal for replica in fleet.replicas()}
 
 
+def decided(fleet: Fleet, replica: ReplicaId) -> Held[ReplicaDocument]:
+    held = fleet.state.replica(replica)
+    assert held is not None
+    return held
+
+
 # spec: R1 L1
 def test_where_there_is_room_it_becomes_a_replica_and_is_told_to_run_on() -> None:
     fleet = recovered()
     returns(fleet, BACK)
     fleet.turn()
-    held = fleet.state.replicas_by_id[BACK.id]
+    held = decided(fleet, BACK.id)
     found = held.document
     assert (found.slot, found.generation, found.revision) == (0, 3, fleet.revision)
     assert (found.goal, found.reason, held.type) == ("run", ADOPTED, "replica.adopted")
@@ -66,7 +73,7 @@ def test_a_surplus_drains_as_any_other_does_and_the_log_says_why() -> None:
     fleet.wait(1)
     returns(fleet, BACK)
     fleet.turn()
-    held = fleet.state.replicas_by_id[BACK.id]
+    held = decided(fleet, BACK.id)
     assert (held.document.goal, held.type) == ("drain", "replica.draining")
     assert held.document.reason == f"surplus; {ADOPTED}"
     (report,) = fleet.state.shards_of(BACK.id)
@@ -152,7 +159,7 @@ def test_a_newer_attempt_is_taken_from_its_agent() -> None:
     moved = replace(BACK, attempt=2, shards=(replace(plan, port=17050),))
     returns(fleet, moved)
     fleet.turn()
-    found = fleet.state.replicas_by_id[BACK.id].document
+    found = decided(fleet, BACK.id).document
     assert (found.attempt, found.shards) == (2, moved.shards)
     assert fleet.assigned("node-2")[BACK.id].attempt == 2
 
@@ -174,7 +181,7 @@ def test_a_gang_is_taken_over_whole_or_not_at_all() -> None:
     assert not any(draft.type == "replica.adopted" for draft in fleet.ask().drafts)
     fleet.script.add(shards[1], a_node("node-2"))
     fleet.turn()
-    plans = fleet.state.replicas_by_id[whole.id].document.shards
+    plans = decided(fleet, whole.id).document.shards
     assert [(plan.node, plan.rank, plan.rendezvous_port) for plan in plans] == [
         ("node-1", 0, 29500),
         ("node-2", 1, 29500),

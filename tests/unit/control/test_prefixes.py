@@ -219,7 +219,7 @@ def check_ends(before: Told, state: FleetState) -> None:
     """R1: what a node ran goes on until a document of control's says that it ends."""
     orders = told(state)
     for (node, replica), order in before.items():
-        held = state.replicas_by_id.get(replica)
+        held = state.replica(replica)
         if order.goal == "run" and held is not None and held.document.goal == "run":
             assert orders[node, replica].goal == "run"
 

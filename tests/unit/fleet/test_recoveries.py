@@ -120,7 +120,7 @@ def test_a_recovery_voids_every_table_and_index() -> None:
     assert (state.log_id, state.began) == (SECOND, 8)
     assert (state.infos, state.replicas, state.shards) == ({}, {}, {})
     assert (state.gone, state.unreadable, state.unknown) == ({}, {}, {})
-    assert (state.replicas_by_id, state.shards_by_replica) == ({}, {})
+    assert (state.replicas, state.shards_by_replica) == ({}, {})
     state.apply(3, subject_of(replica), an_event(replica))
     assert state.replicas == {}
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from schemas import subjects
 from schemas.documents import Gone
-from schemas.ids import LogId, NodeId
+from schemas.ids import LogId, NodeId, ReplicaId
 from services.fleet.families import FAMILIES, Family, family_of
 from services.fleet.state import FleetState
 from services.fleet.telling.happened import happened
@@ -70,7 +70,11 @@ def test_order_between_subjects_and_repeats_change_nothing(seed: int) -> None:  
 
 def test_indexes_follow_their_tables() -> None:
     state = busy_log().state
-    assert set(state.replicas_by_id) == {"tiny-0-1", "tiny-1-2"}
+    assert state.replica(ReplicaId("tiny-0-1")) is state.replicas["tiny", "0"]
+    assert state.replica(ReplicaId("tiny-1-2")) is state.replicas["tiny", "1"]
+    assert [state.replica(ReplicaId(other)) for other in ("tiny-1-1", "tiny-2-1", "?")] == [
+        None
+    ] * 3
     assert [held.document.phase for held in state.shards_of(a_replica().id)] == ["ready"]
     assert state.shards_of(a_replica(slot=1).id) == ()
 
@@ -79,7 +83,7 @@ def test_a_gone_entity_leaves_its_id_behind() -> None:
     script = busy_log()
     script.put(subjects.replica(a_replica().model, 0), Gone(id="tiny-0-1"))
     assert script.state.gone[subjects.replica(a_replica().model, 0)].document.id == "tiny-0-1"
-    assert "tiny-0-1" not in script.state.replicas_by_id
+    assert script.state.replica(ReplicaId("tiny-0-1")) is None
 
 
 def test_a_corrupt_payload_keeps_the_last_good_value() -> None:  # spec: L5
