@@ -13,6 +13,8 @@ TAILS = "FLOTILLA_TAILS"
 CHECKPOINT = "FLOTILLA_CHECKPOINT"
 
 LOG_ROOT = "flotilla.log."
+IMPORT_ROOT = "flotilla.import."
+"""In place of `LOG_ROOT`, while an import makes LOG anew: the server stores it under `LOG_ROOT`."""
 LIVE_ROOT = "flotilla.live."
 STATE_ROOT = "flotilla.log.s."
 TAIL_ROOT = "flotilla.tail."

@@ -3,12 +3,15 @@
 Events keep their sequences: LOG is made so that its first message gets the right one. A journal that
 does not begin with its log begins with the documents of its base that no later event replaces; they
 take the sequences just below its first event. The epoch is left out: who claims next is the first.
+Until all of it stands there, LOG is shut: agents, routers and controls that run meanwhile neither write
+there nor take a part of it for the log.
 
 How it fails:
 - A file is not what was exported: Torn, before anything is written.
 - LOG holds anything else: Failure, with numbers, and nothing is written.
 - Killed, or NATS away: run again, it goes on where LOG ends, if what stands there is this journal.
-- Somebody writes meanwhile: Failure. What stands there is no copy any more.
+  Until then LOG stays shut.
+- Another import writes meanwhile: Failure. What stands there is no copy any more.
 """
 
 import shlex
@@ -27,6 +30,9 @@ from services.log.history import Bounds, bounds, read_range
 from services.log.restore import MAX_BATCH, MAX_BATCH_BYTES, NotAlone, restore
 from services.log.stored import Stored
 from services.runtime.failure import Exit, Failure
+
+_EXPECTED = (streams.SYNC_UNKNOWN, streams.IMPORTING)
+"""Said of a server that nobody was told how to ask, and of a LOG that an import has shut."""
 
 
 class Journal(Struct, frozen=True):
@@ -86,24 +92,41 @@ class Import:
         """How many messages were written. Raises Failure, Unavailable, ApiError, Torn."""
         wanted = journal(self._folder)
         self._folder.check(wanted.segment.first)
-        for fault in await streams.create(self._connection, first=wanted.first):
-            if fault != streams.SYNC_UNKNOWN:  # Said of a server that nobody was told how to ask.
+        for fault in await streams.create(self._connection, first=wanted.first, shut=True):
+            if fault not in _EXPECTED:
                 self._say(fault)
-        done = await self._done(wanted)
+        done = await self._shut(wanted)
         if done >= wanted.first:
             self._say(f"LOG holds this journal to {done} already")
+        await self._write(wanted, done)
+        await self._checkpoint(wanted)
+        await streams.open_log(self._connection)
+        return wanted.last - done
+
+    async def _shut(self, wanted: Journal) -> int:
+        """As `_done`. A LOG that holds anything else, or all of it, stays as it is."""
+        done = await self._done(wanted)
+        if done == wanted.last:
+            return done
+        await streams.shut_log(self._connection)
+        try:
+            return await self._done(wanted)  # Somebody may have written until then.
+        except Failure:
+            await streams.open_log(self._connection)
+            raise
+
+    async def _write(self, wanted: Journal, done: int) -> None:
         try:
             for batch in _batches(self._items(wanted), done):
-                await restore(self._connection, batch)
+                await restore(self._connection, batch, subjects.IMPORT_ROOT)
         except NotAlone as error:
             raise Failure(
                 Exit.REFUSED,
                 "not_alone",
-                f"somebody else writes into this log: {error}",
-                why="no control, agent or router may run while a journal is imported",
+                f"another import writes into this log: {error}",
+                why="what stands there now is no copy of either",
+                steps=[f"nats stream rm {subjects.LOG}"],
             ) from error
-        await self._checkpoint(wanted)
-        return wanted.last - done
 
     def _items(self, wanted: Journal) -> Iterator[Stored]:
         return chain(wanted.prefix, self._folder.events(wanted.segment.first))

@@ -1,4 +1,4 @@
-"""Events written again as they were, into a log that nobody else writes to.
+"""Events written again as they were, into a LOG that nobody else writes to: see `streams.shut_log`.
 
 Each batch is atomic and expects LOG to end where the previous one left it: so a batch lands once and in
 its place, or not at all.
@@ -13,6 +13,7 @@ import asyncio
 import secrets
 from collections.abc import Sequence
 
+from schemas import subjects
 from services.log import api
 from services.log.api import ApiError
 from services.log.connect import Connection
@@ -36,8 +37,13 @@ class NotAlone(Exception):
         self.found = found
 
 
-async def restore(connection: Connection, events: Sequence[Stored]) -> None:
-    """Write up to 500 events, whose sequences follow on LOG's last one."""
+async def restore(
+    connection: Connection, events: Sequence[Stored], root: str = subjects.LOG_ROOT
+) -> None:
+    """Write up to 500 events, whose sequences follow on LOG's last one.
+
+    `root`: the beginning of the subjects that LOG listens to now.
+    """
     before, last = events[0].sequence - 1, events[-1].sequence
     clock = asyncio.get_running_loop().time
     give_up = clock() + PATIENCE_SECONDS
@@ -48,23 +54,24 @@ async def restore(connection: Connection, events: Sequence[Stored]) -> None:
                 return
             if end != before:
                 raise NotAlone(before, end)
-            await _send(connection, events, before)
+            await _send(connection, events, before, root)
         except Unavailable:
             if clock() > give_up:
                 raise
             await asyncio.sleep(RETRY_SECONDS)
 
 
-async def _send(connection: Connection, events: Sequence[Stored], before: int) -> None:
+async def _send(connection: Connection, events: Sequence[Stored], before: int, root: str) -> None:
     """Only the last message is answered; it commits."""
+    sent_to = [root + event.subject.removeprefix(subjects.LOG_ROOT) for event in events]
     batch = secrets.token_hex(8)
-    for number, event in enumerate(events[:-1], 1):
+    for number, (event, subject) in enumerate(zip(events[:-1], sent_to, strict=False), 1):
         headers = _headers(batch, number, before)
-        if not await connection.publish(event.subject, event.payload, headers=headers):
+        if not await connection.publish(subject, event.payload, headers=headers):
             raise Unavailable("connection to NATS lost within a batch")
     headers = _headers(batch, len(events), before) | {"Nats-Batch-Commit": "1"}
     last = events[-1]
-    reply = await connection.request(last.subject, last.payload, ACK_SECONDS, headers)
+    reply = await connection.request(sent_to[-1], last.payload, ACK_SECONDS, headers)
     ack = api.pub_ack(reply)
     match ack.code:
         case 0:

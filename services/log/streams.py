@@ -50,6 +50,9 @@ NO_SNAPSHOT_SOURCES = (
     "the server runs without feature_flags { js_snapshot_sources: true }: after a change of its leader "
     f"{subjects.STATE} may be fed old documents once more"
 )
+IMPORTING = (
+    f"an import writes {subjects.LOG}: until it has ended, nobody else writes there or reads it"
+)
 COPIES = 3
 """Of each stream in a cluster, unless told otherwise."""
 
@@ -92,6 +95,15 @@ _CHECKPOINT: dict[str, Any] = {
     "allow_direct": True,
 }
 _ALL = (_LOG, _STATE, _TAILS, _CHECKPOINT)
+_SHUT: dict[str, Any] = {
+    "subjects": [subjects.IMPORT_ROOT + ">"],
+    "subject_transform": {"src": subjects.IMPORT_ROOT + ">", "dest": subjects.LOG_ROOT + ">"},
+    "allow_direct": False,
+    "republish": None,
+}
+"""A LOG that only an import writes: other writes go nowhere, and nobody is told what log this is."""
+_MARK = "flotilla.import"
+"""In the metadata of such a LOG."""
 _CLUSTERED = {"compression": "none"}
 """A copy that is compressed may be broken for good by a kill -9 of its server (measured, 2.15.1)."""
 
@@ -134,12 +146,14 @@ async def create(
     replicas: int | None = None,
     monitor: tuple[str, int] | None = None,
     first: int = 1,
+    *,
+    shut: bool = False,
 ) -> list[str]:
     """Make the streams, or put right those that stand there. Returns faults and warnings for people.
 
     `replicas`: copies of each; None: 3 in a cluster of servers, 1 on a server that stands alone, and
     never fewer than a stream has. `monitor`: host and port of the server's monitoring, if it has one.
-    `first`: where LOG's sequences begin if it is made now.
+    `first`: where LOG's sequences begin if it is made now; `shut`: for an import then, see `shut_log`.
     """
     if not connection.connected:
         raise Unavailable("no connection to NATS")
@@ -150,10 +164,46 @@ async def create(
         copies = least if replicas is None else replicas
         wanted = ours | {"storage": "file", "num_replicas": copies}
         wanted |= _CLUSTERED if clustered else {}
-        begins = {"first_seq": first} if ours is _LOG and first > 1 else {}
+        begins = _begins(first, shut) if ours is _LOG else {}
         faults += await _create(connection, wanted, begins, may_have_more=replicas is None)
     single = [ONE_COPY] if clustered and replicas == 1 else []
     return [*faults, *single, *await _set_up_faults(monitor, clustered)]
+
+
+def _begins(first: int, shut: bool) -> dict[str, Any]:
+    """Of a LOG that is made now."""
+    sequence = {"first_seq": first} if first > 1 else {}
+    return sequence | (_SHUT | {"metadata": {_MARK: "yes"}} if shut else {})
+
+
+async def shut_log(connection: Connection) -> None:
+    """Until `open_log`, only `restore` writes LOG, and no document can be got from it.
+
+    Others that run meanwhile find NATS away, as far as the log goes: a genesis whose log is not whole
+    yet is not believed, and nothing is written in between. Raises ApiError, Unavailable.
+    """
+    found = await _config(connection, subjects.LOG)
+    marked = {"metadata": found.get("metadata", {}) | {_MARK: "yes"}}
+    await api.call(connection, f"STREAM.UPDATE.{subjects.LOG}", found | _SHUT | marked, StreamInfo)
+
+
+async def open_log(connection: Connection) -> None:
+    """For everybody, also where it was never shut. Raises ApiError, Unavailable."""
+    found = await _config(connection, subjects.LOG)
+    if not _is_shut(found):
+        return
+    metadata = {key: value for key, value in found["metadata"].items() if key != _MARK}
+    ours = {key: _LOG[key] for key in _SHUT if key in _LOG}
+    opened = found | ours | {"metadata": metadata, "subject_transform": None}
+    await api.call(connection, f"STREAM.UPDATE.{subjects.LOG}", opened, StreamInfo)
+
+
+def _is_shut(config: dict[str, Any]) -> bool:
+    return _MARK in config.get("metadata", {})
+
+
+async def _config(connection: Connection, name: str) -> dict[str, Any]:
+    return (await api.call(connection, f"STREAM.INFO.{name}", None, StreamInfo)).config
 
 
 async def _set_up_faults(monitor: tuple[str, int] | None, clustered: bool) -> list[str]:
@@ -167,7 +217,7 @@ async def _set_up_faults(monitor: tuple[str, int] | None, clustered: bool) -> li
 
 
 async def _create(
-    connection: Connection, wanted: dict[str, Any], begins: dict[str, int], may_have_more: bool
+    connection: Connection, wanted: dict[str, Any], begins: dict[str, Any], may_have_more: bool
 ) -> list[str]:
     name, copies = wanted["name"], wanted["num_replicas"]
     try:
@@ -183,7 +233,9 @@ async def _put_right(
     connection: Connection, wanted: dict[str, Any], may_have_more: bool
 ) -> list[str]:
     name = wanted["name"]
-    found = (await api.call(connection, f"STREAM.INFO.{name}", None, StreamInfo)).config
+    found = await _config(connection, name)
+    if _is_shut(found):
+        return [IMPORTING]
     if may_have_more:
         wanted |= {"num_replicas": max(wanted["num_replicas"], found["num_replicas"])}
     wrong = [key for key, value in wanted.items() if found.get(key) != value]

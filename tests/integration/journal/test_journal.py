@@ -21,10 +21,12 @@ from services.journal.folder import MANIFEST, Folder, Torn, writing
 from services.journal.importing import Import
 from services.log.connect import Connection
 from services.log.history import bounds
+from services.log.identity import look
+from services.log.message import Unavailable
 from services.log.restore import restore
 from services.log.state_at import NotKept, state_at
 from services.log.stored import Stored
-from services.log.streams import create, exists
+from services.log.streams import IMPORTING, create, exists, shut_log
 from services.runtime.failure import Exit, Failure
 from tests.support.nats_server import NatsServer
 from tests.support.past import (
@@ -166,12 +168,12 @@ async def test_an_import_that_was_interrupted_goes_on(
     await export(log, tmp_path / "journal")
     batches = 0
 
-    async def until_killed(connection: Connection, events: list[Stored]) -> None:
+    async def until_killed(connection: Connection, events: list[Stored], root: str) -> None:
         nonlocal batches
         batches += 1
         if batches == 3:
             raise asyncio.CancelledError
-        await restore(connection, events)
+        await restore(connection, events, root)
 
     with monkeypatch.context() as dying:
         dying.setattr("services.journal.importing.restore", until_killed)
@@ -196,18 +198,58 @@ async def test_nothing_is_imported_where_another_log_stands(
     assert (await bounds(elsewhere)).last == 5
 
 
-async def test_who_writes_during_an_import_ends_it(
+async def test_nobody_else_writes_or_reads_a_log_that_is_being_imported(
+    log: Connection, elsewhere: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # spec: L7
+    past = begun().pass_by(1_200)
+    await written(log, past)
+    await export(log, tmp_path / "journal")
+
+    async def beside_others(connection: Connection, events: list[Stored], root: str) -> None:
+        await restore(connection, events, root)
+        with pytest.raises(Unavailable, match="nobody answers"):
+            await connection.request("flotilla.log.e.intruder", b"{}", 5.0)
+        with pytest.raises(Unavailable, match="nobody answers"):
+            await look(connection)
+        assert IMPORTING in await create(connection)  # By a control that starts now.
+
+    monkeypatch.setattr("services.journal.importing.restore", beside_others)
+    await load(elsewhere, tmp_path / "journal")
+    assert messages(await lived(elsewhere)) == messages(past.messages)
+    assert (await look(elsewhere)).head == 1_202
+    assert IMPORTING not in await create(elsewhere)
+
+
+async def test_what_was_written_before_the_log_was_shut_is_seen(
+    log: Connection, elsewhere: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await written(log, begun().pass_by(30))
+    await export(log, tmp_path / "journal")
+    await create(elsewhere)
+
+    async def too_late(connection: Connection) -> None:
+        await connection.request("flotilla.log.e.intruder", b"{}", 5.0)
+        await shut_log(connection)
+
+    monkeypatch.setattr("services.log.streams.shut_log", too_late)
+    with pytest.raises(Failure, match="1 is the first that differs"):
+        await load(elsewhere, tmp_path / "journal")
+    assert (await look(elsewhere)).head == 1  # It is open.
+
+
+async def test_another_import_that_writes_meanwhile_ends_it(
     log: Connection, elsewhere: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await written(log, begun().pass_by(700))
     await export(log, tmp_path / "journal")
 
-    async def beside_another(connection: Connection, events: list[Stored]) -> None:
-        await restore(connection, events)
-        await connection.request("flotilla.log.e.intruder", b"{}", 5.0)
+    async def beside_another(connection: Connection, events: list[Stored], root: str) -> None:
+        await restore(connection, events, root)
+        await connection.request(f"{root}e.intruder", b"{}", 5.0)
 
     monkeypatch.setattr("services.journal.importing.restore", beside_another)
-    with pytest.raises(Failure, match="somebody else"):
+    with pytest.raises(Failure, match="another import"):
         await load(elsewhere, tmp_path / "journal")
 
 
