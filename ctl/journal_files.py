@@ -130,7 +130,7 @@ def export(
 @WORDS
 @click.pass_obj
 def import_(place: Place, folder: str, words: tuple[str, ...]) -> None:
-    """Make the log that was exported to DIR anew, in an empty NATS, before anything else runs."""
+    """Make the log that was exported to DIR anew, in an empty NATS. Programs may run meanwhile."""
     _become(place, ADMIN, words, "import", folder)
 
 

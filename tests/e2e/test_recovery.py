@@ -4,8 +4,12 @@ In each: engines keep their pids, requests go on being answered, nothing is deci
 chooses a way, and status is OK after it.
 """
 
+import asyncio
 import json
 import shutil
+import sys
+from asyncio import create_subprocess_exec
+from asyncio.subprocess import PIPE, STDOUT
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,6 +21,7 @@ import pytest_asyncio
 
 from schemas import subjects
 from schemas.ids import LogId, ModelName, NodeId
+from services.log import streams
 from services.log.connect import Connection
 from tests.builders import a_genesis, an_event
 from tests.support.fleet import LiveFleet, catalog_of, tiny_entry
@@ -164,6 +169,65 @@ async def test_a_wiped_store_is_recovered_from_memory(living: LiveFleet) -> None
         assert ways["memory"]["replicas"] == 2
         assert ways["log"]["impossible"] == "nothing of a log stands in NATS"
         await recover(fleet, "memory")
+
+
+SLOWLY = """
+import asyncio, sys
+from services.journal import __main__, importing
+write = importing.restore
+
+async def slow(*words):
+    await write(*words)
+    await asyncio.sleep(0.3)
+
+importing.MAX_BATCH = 2
+importing.restore = slow
+sys.exit(__main__.main())
+"""
+"""An import that lasts longer than it takes a program to look at the log again."""
+
+
+async def journal(fleet: LiveFleet, *words: str) -> None:
+    command = (*words, "--nats-url", fleet.nats.url)
+    program = await create_subprocess_exec(sys.executable, *command, stdout=PIPE, stderr=STDOUT)
+    told, _ = await program.communicate()
+    assert program.returncode == 0, told.decode()
+
+
+@pytest.mark.parametrize("control", ["runs", "is stopped"])
+async def test_a_wiped_store_is_imported_beneath_a_running_fleet(
+    living: LiveFleet, tmp_path: Path, control: str
+) -> None:
+    # spec: L1, L7, T9
+    fleet, folder = living, str(tmp_path / "journal")
+    async with untouched(fleet):
+        await journal(fleet, "-m", "services.journal", "export", folder)
+        if control == "is stopped":
+            fleet.programs["control-1"].kill()
+        fleet.nats.kill()
+        shutil.rmtree(fleet.nats.directory / "store")
+        fleet.nats.start()
+        importing = asyncio.create_task(journal(fleet, "-c", SLOWLY, "import", folder))
+        async with administrator(fleet) as connection:
+
+            async def begun() -> bool:
+                return await streams.has(connection, subjects.LOG) and bool(
+                    await streams.head(connection)
+                )
+
+            await eventually(begun, "the import has begun")
+        (fleet.root / "node-2" / "agent" / "seen.json").unlink()
+        restart(fleet, "node-2")  # It would take any log for the one to follow.
+        await importing
+        await journal(fleet, "-m", "services.journal", "verify")
+        if control == "is stopped":
+            fleet.programs["control-1"].start()
+
+        async def seen_by_control() -> bool:
+            return "was shortened" in (await damage_of(fleet))["reason"]
+
+        await eventually(seen_by_control, "control has seen what was imported")
+        await recover(fleet, "log")
 
 
 async def test_a_deleted_stream_is_recovered_from_what_state_holds(living: LiveFleet) -> None:
