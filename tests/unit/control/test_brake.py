@@ -217,6 +217,17 @@ def test_a_command_ends_it_for_this_silence_and_not_for_another() -> None:
 
 
 # spec: R4
+def test_a_restart_before_the_next_pass_does_not_engage_it_anew_for_the_same_silence() -> None:
+    fleet = a_fleet(10, a_model(replicas=10))
+    assert "brake.engaged" in live(fleet, 6, *names(1, 6))
+    release(fleet)
+    restart(fleet)
+    assert "brake.engaged" not in live(fleet, 100, *names(1, 6))
+    live(fleet, 10, *names(1, 9))
+    assert (brake(fleet).engaged, brake(fleet).silent, brake(fleet).nodes) == (True, 3, 4)
+
+
+# spec: R4
 def test_a_pardoned_node_that_was_heard_again_counts_again() -> None:
     fleet = a_fleet(10)
     live(fleet, 30, *names(1, 6))
