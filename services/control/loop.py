@@ -240,6 +240,7 @@ class Loop:
                 routing = newest_routing(self.state)
                 self.followers.begin(self.state.sequence, routing, monotonic())
                 self._clock.heard(opened.server_now, monotonic())
+                await self.opener.mended()
                 return opened
 
     async def _follow(self, opened: Opened) -> None:

@@ -98,7 +98,7 @@ class Opener:
         self._replicas = replicas
 
     async def open(self) -> Opened:
-        """One try. Raises Damaged, or Unavailable."""
+        """One try; whoever takes the state over calls `mended`. Raises Damaged, or Unavailable."""
         seen, reports = self._seen.seen, self._ears.reports()
         await self._make(seen)
         state = self.last_read = await self._read_state()
@@ -120,6 +120,7 @@ class Opener:
         found = await look(self._connection, seen)
         self.doubted = doubted(found, state, applied, reports, self.doubted)
         await self._judge(found, judge(found, state, applied, reports))
+        await self.mended()
         self.past = await self._purged(state)
 
     async def _make(self, seen: Seen | None) -> None:
@@ -181,10 +182,6 @@ class Opener:
     async def _judge(self, found: Found, reason: str | None) -> None:
         self.found = found
         if reason is None:
-            if self.damage is not None:
-                log.info("log.mended", head=found.head)
-            self.damage = None
-            await self._seen.mark("")
             return
         if self.damage is None or self.damage.reason != reason:
             log.error("log.damaged", reason=reason, head=found.head)
@@ -192,6 +189,13 @@ class Opener:
             self.damage = describe(reason, since, found)
             await self._seen.mark(since)
         raise Damaged(reason)
+
+    async def mended(self) -> None:
+        """What was found sound is what is shown: not before, or the lost log would be shown as sound."""
+        if self.damage is not None:
+            log.info("log.mended", head=None if self.found is None else self.found.head)
+        self.damage = None
+        await self._seen.mark("")
 
     async def _read_state(self) -> FleetState:
         if not await streams.exists(self._connection):
