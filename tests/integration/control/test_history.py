@@ -444,8 +444,8 @@ async def what_cannot_be_read_is_told(control: Control, connection: Connection, 
         assert rows[0]["summary"].startswith("cannot be read: no event of ours")
         assert "nested too deeply" in rows[1]["summary"]
         assert rows[2]["summary"] == "node.rose v99 (not known to this version)"
-    only = await asked(control, "events", type="unreadable")
-    assert [row["seq"] for row in only["items"]] == [last - 2, last - 1]
+    unread = await asked(control, "events", type="unreadable")
+    assert [row["seq"] for row in unread["items"]] == [last - 2, last - 1]
     why = await asked(control, f"why/node/{node}")
     assert {last - 1, last} & {row["seq"] for row in why["chain"]}
     assert (await asked(control, "status"))["halted"] != []

@@ -93,9 +93,9 @@ def test_a_way_is_sent_with_its_catalog_and_what_may_end(
 ) -> None:
     file = tmp_path / "fleet.yaml"
     file.write_text("models: {}\n")
-    words = ("recover", "--from", "agents", "--catalog", str(file), "--prune", "tiny")
-    words = (*words, "--without", "n-3", "--without", "n-4", "-m", "fire")
-    code, text, server = told(capfd, DONE, *words)
+    way = ("--from", "agents", "--catalog", str(file), "--prune", "tiny")
+    without = ("--without", "n-3", "--without", "n-4")
+    code, text, server = told(capfd, DONE, "recover", *way, *without, "-m", "fire")
     assert code == Exit.YES
     assert "flotilla status" in text
     ((_, _, _, body),) = server.asked
