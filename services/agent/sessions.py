@@ -83,14 +83,22 @@ async def end(sessions: Iterable[Marked], grace_seconds: float = ORPHAN_GRACE_SE
 
 async def stop_all(store: Store, now: Moment, grace_seconds: float) -> int:
     """End every engine of this data folder, so that a later agent starts them again. How many it were."""
-    lives = store.load()
-    lost = await asyncio.to_thread(orphans, store, lives)
-    running = [life for life in lives if life.process is not None]
+    running = [life for life in store.load() if life.process is not None]
+    lost = await asyncio.to_thread(orphans, store, running)  # Also a start that no state file saw.
     async with asyncio.TaskGroup() as group:
         group.create_task(end(lost, grace_seconds))
         for life in running:
             group.create_task(_park(store, life, now, grace_seconds))
     return len(running) + len(lost)
+
+
+def still_there(found: Marked) -> str:
+    """What keeps it, for whoever has to end it by hand."""
+    left = proc.members(found.leader, found.mark)
+    pids = ", ".join(f"pid {each.pid} (state {each.state})" for each in left)
+    stuck = any(each.state == "D" for each in left)
+    waits = "; state D waits in the kernel for a device, and no signal reaches it" if stuck else ""
+    return f"TERM and KILL did not end {pids}{waits}" if pids else "it ended only now"
 
 
 async def _park(store: Store, life: Life, now: Moment, grace_seconds: float) -> None:

@@ -224,6 +224,17 @@ async def test_engines_stopped_with_the_agent_start_again_with_it(
     assert (life.run, life.failures) == (1, 0)
 
 
+async def test_an_engine_whose_start_no_state_file_saw_is_stopped_too(
+    one: OneShard, tiny_gguf: Path
+) -> None:  # spec: O7
+    one.start(an_order(str(tiny_gguf), free_port()))
+    life = await one.until_phase("ready")
+    await one.end_agent()
+    one.store.save(replace(life, phase="starting", process=None))
+    assert await stop_all(one.store, now=clock.now(), grace_seconds=5.0) == 1
+    assert engines(one.store.data) == []
+
+
 @pytest.mark.parametrize(
     ("content", "failure"), [(None, "model_not_found"), (b"garbage" * 100, "model_corrupt")]
 )
