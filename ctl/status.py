@@ -1,6 +1,6 @@
 """`flotilla status`: the fleet on one page, and what to do about it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import click
 
@@ -30,9 +30,9 @@ def _troubled(fleet: Status) -> bool:
 
 def _lines(fleet: Status) -> Iterator[str]:
     yield f"{_word(fleet)}  (seq {fleet.as_of_seq:,}, {_catalog(fleet)}, {leader(fleet)})"
-    yield f"  nodes     {counts(fleet.nodes)}"
-    yield f"  models    {counts(fleet.models)}"
-    yield f"  replicas  {counts(fleet.replicas)}"
+    yield f"  nodes     {_counts(fleet, fleet.nodes)}"
+    yield f"  models    {_counts(fleet, fleet.models)}"
+    yield f"  replicas  {_counts(fleet, fleet.replicas)}"
     yield from followers(fleet)
     if fleet.damage:
         yield f"  damaged   {fleet.damage.reason}, since {fleet.damage.since}"
@@ -52,7 +52,18 @@ def _word(fleet: Status) -> str:
     return "STARTING" if fleet.models.get("starting") else "OK"
 
 
+def _is_known(fleet: Status) -> bool:
+    """False: control found a damaged log at its start, and has read nothing of the fleet."""
+    return bool(fleet.log or not fleet.damage)
+
+
+def _counts(fleet: Status, of: Mapping[str, int]) -> str:
+    return counts(of) if _is_known(fleet) else "not known"
+
+
 def _catalog(fleet: Status) -> str:
+    if not _is_known(fleet):
+        return "catalog not known"
     return f"catalog r{fleet.catalog_revision}" if fleet.catalog_revision else "no catalog yet"
 
 

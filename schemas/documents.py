@@ -3,9 +3,9 @@
 Fields may be added with a default; a new meaning is a new version with an upcaster.
 """
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import Raw, Struct
+from msgspec import Meta, Raw, Struct
 
 from schemas.ids import (
     ControlId,
@@ -26,6 +26,15 @@ ReplicaGoal = Literal["run", "drain", "stop"]
 ShardGoal = Literal["run", "drain"]
 EngineKind = Literal["vllm", "llamacpp", "sglang"]
 Task = Literal["generate", "embed"]
+
+_DAY = r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
+_CLOCK = r"([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?"
+Time = Annotated[str, Meta(pattern=f"^{_DAY}T{_CLOCK}Z$")]
+"""UTC, RFC 3339. Where it is read as a time; what is only shown need not be one."""
+Natural = Annotated[int, Meta(ge=0)]
+Positive = Annotated[int, Meta(ge=1)]
+Port = Annotated[int, Meta(ge=0, le=65535)]
+Amount = Annotated[float, Meta(ge=0)]
 
 
 class Document(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
@@ -57,7 +66,7 @@ class Genesis(Document, frozen=True, gc=False, kw_only=True):
 class CatalogPointer(Document, frozen=True, gc=False, kw_only=True):
     """Which revision is current. One event of this subject is one swap."""
 
-    revision: int
+    revision: Natural
     hash: str
     author: str
     reason: str = ""
@@ -66,7 +75,7 @@ class CatalogPointer(Document, frozen=True, gc=False, kw_only=True):
 class CatalogRevision(Document, frozen=True, gc=False, kw_only=True):
     """An immutable catalog. `source` becomes a Catalog only through `services.fleet.catalog`."""
 
-    revision: int
+    revision: Natural
     hash: str
     source: Raw
 
@@ -76,8 +85,8 @@ class Card(Document, frozen=True, gc=False, kw_only=True):
 
     uuid: GpuUuid
     gpu_class: str
-    memory_bytes: int
-    foreign_bytes: int = 0
+    memory_bytes: Natural
+    foreign_bytes: Natural = 0
     health: CardHealth = "healthy"
     reason: str = ""
 
@@ -122,15 +131,15 @@ class NodeInfo(Document, frozen=True, gc=False, kw_only=True):
     fabric_address: str = ""
     admin_address: str
     """host:port of the agent's admin listener, for direct probes."""
-    ports: tuple[int, int]
+    ports: tuple[Port, Port]
     """First and last port that engines may be given."""
     cards: tuple[Card, ...] = ()
     cards_fault: str = ""
     """Not empty: the cards could not be read, and why."""
     fabric: str = ""
     labels: dict[str, str] = {}
-    cores: float
-    memory_bytes: int
+    cores: Amount
+    memory_bytes: Natural
     engines: tuple[EngineOnNode, ...] = ()
     sessions: tuple[Session, ...] = ()
     engines_survive_agent: bool = True
@@ -163,15 +172,15 @@ class ShardStatus(Document, frozen=True, gc=False, kw_only=True):
     node: NodeId
     replica: ReplicaId
     model: ModelName
-    rank: int
+    rank: Natural
     phase: ShardPhase
-    attempt: int
-    run: int
+    attempt: Positive
+    run: Natural
     """Counts the agent's own restarts within an attempt, from 0."""
     gpus: tuple[GpuUuid, ...] = ()
     process: ProcessIdentity | None = None
-    port: int = 0
-    rendezvous_port: int = 0
+    port: Port = 0
+    rendezvous_port: Port = 0
     engine: EngineName
     engine_version: str = ""
     since: str
@@ -192,10 +201,10 @@ class NodeVerdict(Document, frozen=True, gc=False, kw_only=True):
 
     node: NodeId
     condition: NodeCondition
-    since: str
+    since: Time
     lost_patience_seconds: float | None = None
     """The longest patience that this silence has outlasted: models with more still wait."""
-    silent_since: str | None = None
+    silent_since: Time | None = None
     """When it was last heard, as far as it could have been heard since, by control's clock; None: it
     is alive."""
 
@@ -204,13 +213,13 @@ class ShardPlan(Document, frozen=True, gc=False, kw_only=True):
     """Where one shard of a replica runs."""
 
     node: NodeId
-    rank: int
+    rank: Natural
     gpus: tuple[GpuUuid, ...] = ()
-    port: int
-    rendezvous_port: int = 0
-    cores: float = 0.0
+    port: Port
+    rendezvous_port: Port = 0
+    cores: Amount = 0.0
     """Held of the node's cores; 0 where cards are held."""
-    memory_bytes: int = 0
+    memory_bytes: Natural = 0
     """Held of the node's memory; 0 where cards are held."""
 
 
@@ -219,20 +228,20 @@ class ReplicaDocument(Document, frozen=True, gc=False, kw_only=True):
 
     id: ReplicaId
     model: ModelName
-    slot: int
-    generation: int
-    revision: int
+    slot: Natural
+    generation: Natural
+    revision: Natural
     """Catalog revision that it was placed for."""
     profile_hash: str
-    attempt: int
-    shards: tuple[ShardPlan, ...]
+    attempt: Positive
+    shards: Annotated[tuple[ShardPlan, ...], Meta(min_length=1)]
     goal: ReplicaGoal
-    since: str
+    since: Time
     """When this goal was set or this attempt began, by control's clock."""
     reason: str = ""
-    deadline: str | None = None
+    deadline: Time | None = None
     """Drain ends here at the latest, by control's clock; None with goal drain: never by time."""
-    taken_ports: int = 0
+    taken_ports: Natural = 0
     """Ports of this generation that its node found in a stranger's hands."""
 
 
@@ -284,7 +293,7 @@ class AssignedShard(Document, frozen=True, gc=False, kw_only=True):
 
     replica: ReplicaId
     model: ModelName
-    attempt: int
+    attempt: Positive
     goal: ShardGoal
     grace_seconds: float | None = None
     """With goal drain: stop so long after first obeying it, by the agent's own measure, even when
@@ -322,8 +331,8 @@ class EndpointShard(Document, frozen=True, gc=False, kw_only=True):
     """Up to 500 endpoints of a model, cut by stable hash. Shard 0 says how many shards there are."""
 
     model: ModelName
-    shard: int
-    shards: int
+    shard: Natural
+    shards: Natural
     endpoints: tuple[Endpoint, ...]
 
 
@@ -364,12 +373,12 @@ class ControlBrake(Document, frozen=True, gc=False, kw_only=True):
     """The mass-silence brake (`services.control.deciding.brake`). Written when it changes."""
 
     engaged: bool
-    since: str
+    since: Time
     """When it was engaged, by control's clock. Once it is off, when it had been."""
     silent: int
     """Nodes that had fallen silent when it was engaged, `nodes` the fleet's number then."""
     nodes: int
-    calm_since: str | None = None
+    calm_since: Time | None = None
     """While engaged: since when less than a quarter has been silent."""
     released_by: EventId | None = None
     """The command that ended it, and pardons every silence that had begun by then; None: it is
@@ -380,7 +389,7 @@ class ModelUse(Document, frozen=True, gc=False, kw_only=True):
     """When each replica of a model was last acquired by one router."""
 
     model: ModelName
-    last_used: dict[ReplicaId, str]
+    last_used: dict[ReplicaId, Time]
 
 
 class RouterReport(Document, frozen=True, gc=False, kw_only=True):
@@ -388,10 +397,10 @@ class RouterReport(Document, frozen=True, gc=False, kw_only=True):
 
     router: RouterId
     incarnation: str
-    since: str
+    since: Time
     """When it began to watch: a replica that is absent from the map was unused since then."""
-    chunk: int
-    chunks: int
+    chunk: Natural
+    chunks: Natural
     use: tuple[ModelUse, ...] = ()
     unreachable: dict[ReplicaId, str] = {}
 

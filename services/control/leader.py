@@ -4,6 +4,8 @@ The epoch document is the fence: its LOG sequence guards every batch, so a contr
 its holder can write nothing, however late it wakes. Beats only decide when another claims:
 
 - nobody has ever led, or this very control does by its id (it was restarted): at once;
+- it leads, and something that cannot be read came upon the epoch's subject: at once, since only a
+  claim puts that right;
 - another leads: after 1.5 s without a beat of that leadership, counted from when this process could
   hear; at once when its last beat says that it resigns. Beats of an older epoch, of a standby, of another
   log, and beats that report damage keep nobody from claiming.
@@ -15,6 +17,7 @@ Who has been fenced by a control of the same name waits like everybody else: two
 would take the lead from each other for ever.
 """
 
+from schemas import subjects
 from schemas.beats import ControlBeat
 from schemas.documents import ControlEpoch
 from schemas.ids import ControlId
@@ -102,7 +105,8 @@ class Leadership:
         if state.fence != self._seen_fence:
             self._seen_fence, self._seen_at = state.fence, now
         if self.fence:
-            return self.leads(state) and now - self._claimed_at >= RENEW_SECONDS
+            due = now - self._claimed_at >= RENEW_SECONDS
+            return self.leads(state) and (due or state.is_set_aside(subjects.CONTROL_EPOCH))
         held = state.epoch.get(())
         if held is None or (held.document.holder == self.control and not self._fenced):
             return True

@@ -175,6 +175,11 @@ class Loop:
         return now
 
     @property
+    def deciding_fails(self) -> str:
+        """Why nothing is decided though this control leads; empty: no such fault."""
+        return self._passes.failed if self.leading else ""
+
+    @property
     def not_remembered(self) -> str:
         """Why the disk does not hold how far the log was followed; empty: it does."""
         return self._seen.trouble

@@ -6,8 +6,12 @@ whoever changes the state waits (`state_rests`).
 """
 
 import asyncio
+import traceback
 from collections.abc import Callable
+from pathlib import Path
 from time import monotonic
+
+import structlog
 
 from services.control.deciding.current import Current
 from services.control.deciding.drafts import batches
@@ -16,6 +20,8 @@ from services.control.deciding.reconcile import Decision, decide
 from services.control.deciding.silence import Hearing
 from services.control.writing import Writing
 from services.fleet.state import FleetState
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 
 class Passes:
@@ -26,6 +32,8 @@ class Passes:
         """Held by whoever changes the state, and by a pass that reads it beside the event loop."""
         self.wake_at: float | None = None
         """When the last pass wants another one, by the fleet's clock. None: what it decided does not stand."""
+        self.failed = ""
+        """Why the last pass could not be made; empty: it was. It is tried again at every tick."""
         self._state = state
         self._hearing = hearing
         self._writing = writing
@@ -53,7 +61,12 @@ class Passes:
         began = monotonic()
         envelope = self._writing.envelope()
         seen = look(self._state(), current, self._hearing.measure(began))
-        decision = await self._decided(current, envelope.now)
+        try:
+            decision = await self._decided(current, envelope.now)
+        except Exception as error:  # noqa: BLE001 - whatever it is, another would raise it as well.
+            self._fail(error)
+            return False
+        self.failed = ""
         ended = monotonic()
         self.wake_at = decision.wake_at
         self._pace.passed(seen, decision.wake_at, began, ended)
@@ -63,6 +76,15 @@ class Passes:
                 self._forget()
                 return False
         return True
+
+    def _fail(self, error: Exception) -> None:
+        """A fault of this version, or a document that none of its rules expects. All goes on as it runs."""
+        self._forget()
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        reason = f"{type(error).__name__}: {error} ({Path(where.filename).name}:{where.lineno})"
+        if reason != self.failed:
+            log.exception("pass.failed")
+        self.failed = reason
 
     def _forget(self) -> None:
         self.wake_at = None

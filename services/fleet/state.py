@@ -229,6 +229,10 @@ class FleetState:
             0 if unknown is None else unknown.sequence,
         )
 
+    def is_set_aside(self, subject: str) -> bool:
+        """Whether the subject's newest message could not be folded."""
+        return subject in self.unreadable or subject in self.unknown
+
     def held(self, subject: str) -> Held[Any] | None:
         """What the subject holds, a Gone document included."""
         found = family_of(subject)

@@ -69,6 +69,8 @@ class Live(Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
     catalog_refused: str = ""
     """Why the catalog in the log is refused by this version; empty: it is not."""
+    deciding_fails: str = ""
+    """Why the leader's last pass could not be made; empty: it was."""
 
 
 def status(state: FleetState, catalog: Catalog, live: Live) -> Status:
@@ -85,7 +87,7 @@ def status(state: FleetState, catalog: Catalog, live: Live) -> Status:
         leading=live.leading,
         damage=live.damage,
         recovering=live.moving is not None,
-        halted=state.halted() + refused + _moving(live.moving),
+        halted=state.halted() + refused + _failing(live.deciding_fails) + _moving(live.moving),
         warnings=live.warnings + _storage_warnings(state),
         catalog_revision=0 if pointer is None else pointer.document.revision,
         nodes=_count(row.condition for row in node_rows),
@@ -397,6 +399,11 @@ def _unread_attention(state: FleetState) -> Iterable[str]:
         if not newer.optional:
             told = f"{subject} holds {newer.type} v{newer.version}, and nothing is decided"
             yield f"{told}; {remedies.of(subject).told}"
+
+
+def _failing(reason: str) -> tuple[str, ...]:
+    told = f"no decision can be made, all goes on as it runs: {reason}; the log of control has more"
+    return (told,) if reason else ()
 
 
 def _moving(moving: Moving | None) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from schemas import subjects
 from schemas.documents import CatalogRevision
 from schemas.ids import LogId
 from services.fleet.catalog import Catalog, CatalogFaults, from_json
+from services.fleet.catalog_source import digest
 from services.fleet.damage import Seen
 from services.fleet.state import FleetState
 from services.router.endpoints import Table
@@ -154,6 +155,9 @@ class Routing:
             return
         if found.revision == self.revision:
             self.refused = ()
+            return
+        if digest(bytes(found.source)) != found.hash:
+            self.refused = (f"what stands as revision {found.revision} is not what was applied",)
             return
         catalog = from_json(found.source)
         if isinstance(catalog, CatalogFaults):

@@ -1,5 +1,6 @@
 """Schedules from seeds: nothing that must hold is ever broken, and the same seed is the same schedule."""
 
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -48,6 +49,9 @@ def test_what_must_hold_holds_in_every_schedule_and_all_that_can_happen_happened
 def test_another_hash_seed_changes_nothing(done: list[Done]) -> None:
     told = "from tests.sim.run import run; print(run(1001).digest, run(1002).digest)"
     again = subprocess.run(
-        [sys.executable, "-c", told], env={"PYTHONHASHSEED": "77"}, capture_output=True, check=True
+        [sys.executable, "-c", told],
+        env={**os.environ, "PYTHONHASHSEED": "77"},
+        capture_output=True,
+        check=True,
     )
     assert again.stdout.decode().split() == [done[1].digest, done[2].digest]

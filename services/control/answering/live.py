@@ -25,6 +25,7 @@ def live(loop: Loop, tokens: Tokens) -> Live:
         doubted=() if loop.damage else tuple(claim.line for claim in loop.opener.doubted),
         warnings=(*_warnings(loop, tokens), *loop.opener.warnings, *loop.opener.past),
         catalog_refused=loop.current().refused,
+        deciding_fails=loop.deciding_fails,
     )
 
 

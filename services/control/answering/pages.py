@@ -81,13 +81,31 @@ def _brake(seen: Seen, _path: Mapping[str, str]) -> frames.Frame:
     return brake_view(seen.state)
 
 
+def _if_known(page: Page) -> Page:
+    """Nothing is told of a fleet that this control has never read of: it is not known, and not empty."""
+
+    def told(seen: Seen, path: Mapping[str, str]) -> frames.Frame:
+        damage = seen.live.damage
+        if damage is None or seen.state.log_id is not None:
+            return page(seen, path)
+        return frames.Refusal(
+            as_of_seq=0,
+            code="damaged",
+            message="the log is damaged, and what was in it is not known here",
+            why=damage.reason,
+            next="flotilla journal recover",
+        )
+
+    return told
+
+
 PAGES: dict[str, Page] = {
     "status": _status,
-    "nodes": _nodes,
-    "replicas": _replicas,
-    "models": _models,
-    "catalog": _catalog,
-    "explain": _explain,
+    "nodes": _if_known(_nodes),
+    "replicas": _if_known(_replicas),
+    "models": _if_known(_models),
+    "catalog": _if_known(_catalog),
+    "explain": _if_known(_explain),
     "state": _state,
     "brake": _brake,
     "bad-documents": _bad_documents,

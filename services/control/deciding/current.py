@@ -7,6 +7,7 @@ from msgspec import Raw, Struct
 from schemas import subjects
 from schemas.documents import CatalogPointer, CatalogRevision
 from services.fleet.catalog import EMPTY, Catalog, CatalogFaults, from_json
+from services.fleet.catalog_source import digest
 from services.fleet.state import FleetState, Held
 from services.fleet.telling.happened import happened
 
@@ -49,6 +50,10 @@ class CurrentCatalog:
         number, wanted = pointer.document.revision, pointer.document.hash
         if revision is None or revision.document.hash != wanted:
             return self._refused(number, f"revision {number} is not in the log")
+        if digest(bytes(revision.document.source)) != wanted:
+            return self._refused(
+                number, f"what stands as revision {number} is not what was applied"
+            )
         made = from_json(revision.document.source)
         if isinstance(made, CatalogFaults):
             first = made.faults[0]

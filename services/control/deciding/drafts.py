@@ -5,12 +5,14 @@ cut by a crash): verdicts; endpoints, so that routers are told first; what ends,
 place; replicas before the assignments that name them; placement verdicts, which nobody acts on.
 """
 
+import hashlib
 from enum import IntEnum
 
 from msgspec import Struct
 
 from schemas.documents import Document
 from schemas.ids import EventId
+from services.fleet.state import FleetState
 
 
 class Order(IntEnum):
@@ -43,8 +45,15 @@ class Draft(Struct, frozen=True, kw_only=True):
 class Drafts:
     """Collects a pass' documents; the last one of a subject wins and keeps the first one's id."""
 
-    def __init__(self, fence: int, seen: int) -> None:
-        self._prefix = f"{fence}-{seen}"
+    def __init__(self, state: FleetState) -> None:
+        """Ids are the same for the same state, and nobody knows them who may not read the epoch document:
+        LOG takes an id once, so whoever wrote under the next ones first would keep the leader from
+        writing.
+        """
+        epoch = state.epoch.get(())
+        secret = b"" if epoch is None else epoch.event.encode()
+        mark = hashlib.sha256(b"%s %d" % (secret, state.sequence)).hexdigest()[:12]
+        self._prefix = f"{state.fence}-{state.sequence}-{mark}"
         self._found: dict[str, tuple[Order, Draft]] = {}
 
     def put(

@@ -94,7 +94,7 @@ def decide(
         models=models,
         silence=silence,
         now=now,
-        drafts=Drafts(state.fence, state.sequence),
+        drafts=Drafts(state),
         verdicts={},
         standings={},
         told=told(state),

@@ -152,7 +152,7 @@ def waits_for(state: FleetState, beats: Iterable[AgentBeat]) -> dict[NodeId, str
 
 def carry(state: FleetState, base: Base, beating: Collection[NodeId]) -> tuple[Draft, ...]:
     """Step 1."""
-    drafts = Drafts(state.fence, state.sequence)
+    drafts = Drafts(state)
     silent = [each for each in base.of_agents if _node_of(each.document) not in beating]
     for each in (*base.carried, *silent):
         if state.held(each.subject) is None:
@@ -169,7 +169,7 @@ def take_over(
     state: FleetState, base: Base, models: Mapping[ModelName, Model], beating: Collection[NodeId]
 ) -> tuple[Draft, ...]:
     """Step 2, once step 1 stands in the state."""
-    drafts = Drafts(state.fence, state.sequence)
+    drafts = Drafts(state)
     for each in base.replicas:
         if state.held(each.subject) is not None:
             continue

@@ -11,7 +11,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from schemas import codec, frames, subjects
 from schemas.documents import CommandRecord
 from schemas.ids import EventId
-from services.control import requests
+from services.control import passes, requests
 from services.control.answering import pages, rpc
 from services.control.answering.api import Api
 from services.control.answering.orders import carry_out
@@ -59,6 +59,19 @@ def too_long(_: Moment) -> Planned:
         subject=subjects.command("x"), type="command.refused", document=document, id=EventId("x")
     )
     return Planned([draft], lambda sequence: frames.Frame(as_of_seq=sequence))
+
+
+async def test_a_pass_that_fails_ends_nobody_is_said_and_is_made_again(
+    leading: Leading, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop, task = leading
+    monkeypatch.setattr(passes, "decide", raises)
+    await until(lambda: loop.deciding_fails)
+    assert loop.leading
+    assert not task.done()
+    assert "TypeError" in loop.deciding_fails  # It is given more than a moment.
+    monkeypatch.undo()
+    await until(lambda: not loop.deciding_fails)
 
 
 async def test_a_command_that_fails_ends_itself_alone(leading: Leading) -> None:

@@ -1,9 +1,11 @@
+import pytest
+
 from schemas import subjects
 from schemas.beats import ControlBeat
 from schemas.documents import ControlEpoch
 from schemas.ids import ControlId
 from services.control.leader import MOST_EPOCHS, RENEW_SECONDS, Leadership
-from tests.builders import AT, LOG_ID, Script, at
+from tests.builders import AT, LOG_ID, Script, an_event, at
 
 ME, OTHER = ControlId("control-1"), ControlId("control-2")
 
@@ -209,3 +211,16 @@ def test_who_renews_its_claim_has_led_since_the_first_one() -> None:
     assert leadership.document(script.state, at(60)).since == at(0)
     leadership.fell()
     assert leadership.document(script.state, at(90)).since == at(90)
+
+
+# spec: L5 L7
+@pytest.mark.parametrize("junk", [b"no event", an_event({}, version=99)], ids=["junk", "newer"])
+def test_a_leader_claims_anew_at_once_where_its_epoch_cannot_be_read(junk: bytes) -> None:
+    """Nobody else puts that right, and under it no batch of its would be taken."""
+    script = a_log(ME)
+    leadership, sequence = me(), len(script.log)
+    leadership.claimed(sequence, 0.0)
+    assert not leadership.should_claim(script.state, 0.0, 1.0)
+    script.state.apply(sequence + 1, subjects.CONTROL_EPOCH, junk)
+    assert leadership.leads(script.state)
+    assert leadership.should_claim(script.state, 0.0, 1.0)

@@ -205,3 +205,57 @@ def test_of_every_family_a_document_is_taken_where_it_belongs_from_who_speaks_th
     assert bool(row.foreign) is ("*" in family.pattern)
     if row.foreign:
         assert refusals(row.foreign, an_event(row.document)) == [row.reason]
+
+
+REPLICA = subjects.replica(ModelName("tiny"), 0)
+NODE_1 = NodeId("node-1")
+IMPOSSIBLE: list[tuple[str, Document, dict[str, object]]] = [
+    (REPLICA, a_replica(), {"shards": []}),
+    (REPLICA, a_replica(goal="drain"), {"deadline": "garbage"}),
+    (REPLICA, a_replica(), {"since": ""}),
+    (REPLICA, a_replica(), {"attempt": -5}),
+    (REPLICA, a_replica(), {"generation": -1}),
+    (subjects.node_info(NODE_1), a_node(), {"ports": [-1, 70000]}),
+    (subjects.node_info(NODE_1), a_node(), {"cores": -4.0}),
+    (subjects.node_info(NODE_1), a_node(), {"memory_bytes": -1}),
+    (subjects.node_shard(NODE_1, 0), a_shard(), {"attempt": -1}),
+    (subjects.node_shard(NODE_1, 0), a_shard(), {"port": 65536}),
+    (subjects.node_verdict(NODE_1), a_verdict(), {"since": "long ago"}),
+    (subjects.node_verdict(NODE_1), a_verdict(), {"silent_since": "2026-13"}),
+    (
+        subjects.router_report(RouterId("r"), 0),
+        RouterReport(router=RouterId("r"), incarnation="i", since=AT, chunk=0, chunks=1),
+        {"use": [{"model": "tiny", "last_used": {"tiny-0-1": "garbage"}}]},
+    ),
+    (
+        subjects.router_report(RouterId("r"), 0),
+        RouterReport(router=RouterId("r"), incarnation="i", since=AT, chunk=0, chunks=1),
+        {"since": "garbage"},
+    ),
+    (
+        subjects.CONTROL_BRAKE,
+        ControlBrake(engaged=True, since=AT, silent=3, nodes=4),
+        {"calm_since": "never"},
+    ),
+]
+
+
+# spec: L5
+@pytest.mark.parametrize(("subject", "document", "wrong"), IMPOSSIBLE)
+def test_what_can_not_be_is_no_document(
+    subject: str, document: Document, wrong: dict[str, object]
+) -> None:
+    """What the rules count with is looked at when it is read: else it would end whoever counts."""
+    found = family_of(subject)
+    assert found is not None
+    source = "control/test" if found[0].writer == "control" else writer_of(found)
+    good = an_event(document, src=source)
+    script = Script()
+    script.state.apply(10, subject, good)
+    assert script.state.unreadable == {}
+    data = codec.decode(codec.raw(document), dict[str, object])
+    script.state.apply(11, subject, an_event(data | wrong, src=source))
+    assert set(script.state.unreadable) == {subject}
+    held = script.state.held(subject)
+    assert held is not None
+    assert held.sequence == 10

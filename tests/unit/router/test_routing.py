@@ -201,6 +201,19 @@ def test_the_disk_copy_serves_the_same_table() -> None:
     assert (again.log_id, again.highest) == (LOG_ID, routing.highest)
 
 
+def test_a_revision_whose_content_is_not_what_its_hash_says_is_refused() -> None:
+    """# spec: C1, L5"""
+    log = Log()
+    log.swap(1, ONE)
+    log.endpoints(a_shard(an_endpoint("h:1")))
+    two, forged = a_catalog(TWO), codec.raw({"models": {}})
+    log.put(subjects.catalog_revision(2), CatalogRevision(revision=2, hash=two.hash, source=forged))
+    log.point(2, two.hash)
+    routing = applied(log.messages)
+    assert routing.refused == ("what stands as revision 2 is not what was applied",)
+    assert routing.revision == 1
+
+
 def test_an_empty_disk_copy_is_none() -> None:
     assert not Routing(Table()).restore(Routing(Table()).copy(None))
 
