@@ -143,6 +143,12 @@ def test_a_log_that_was_wiped_is_told_and_nothing_is_started_afresh(up: Up) -> N
     done = up.flotilla("status")
     assert done.returncode == Exit.NO
     assert done.stdout.startswith("DAMAGED")
+    assert "replicas  not known" in done.stdout  # What is not known is not 0.
+    for verb in ("nodes", "models", "replicas"):
+        listed = up.flotilla(verb)
+        assert listed.returncode == Exit.REFUSED
+        assert "[damaged]" in listed.stderr
+        assert "flotilla journal recover" in listed.stderr
     assert up.end(signal.SIGINT) == Exit.YES
     assert up.processes() == {}
 
