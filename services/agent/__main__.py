@@ -4,6 +4,7 @@ import asyncio
 import os
 import random  # noqa: TID251 - the process's one source of chance.
 import secrets
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -15,7 +16,7 @@ from services.agent.config import Config, configure
 from services.agent.lock import Locked, locked
 from services.agent.loop import Agent, CannotListen
 from services.agent.node import NameTaken
-from services.agent.sessions import stop_all
+from services.agent.sessions import marked, stop_all
 from services.agent.store import Store
 from services.runtime.files import unusable
 from services.runtime.process import configure_logging, until_signalled
@@ -64,7 +65,15 @@ async def serve(config: Config, store: Store) -> int:
     finally:
         if not config.engines_survive:
             await stop_all(store, clock.now(), ENDING_GRACE_SECONDS)
+        left = await asyncio.to_thread(marked, store)
+        log.info(
+            "agent.ends", engines_left_running=len(left), **(_how_to_end(store) if left else {})
+        )
     return 0
+
+
+def _how_to_end(store: Store) -> dict[str, str]:
+    return {"next": f"{sys.executable} -m services.agent.stop {shlex.quote(str(store.data))}"}
 
 
 def _told(group: ExceptionGroup[Exception]) -> int | None:

@@ -1,7 +1,9 @@
 """The agent as a process, with a real nats-server and the real llama.cpp engine."""
 
 import asyncio
+import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -355,6 +357,9 @@ async def test_stop_ends_engines_and_the_next_agent_starts_them(
     assert b"another agent runs" in refused.stderr
     await agent.program.stop()
     assert len(engines(agent.data)) == 2
+    last = json.loads(agent.program.tail(1))
+    assert (last["event"], last["engines_left_running"]) == ("agent.ends", 1)
+    assert shlex.split(last["next"]) == command
     ended = await asyncio.to_thread(subprocess.run, command, cwd=ROOT, capture_output=True)
     assert (ended.returncode, ended.stdout) == (0, b"engines stopped: 1\n")
     assert engines(agent.data) == []
