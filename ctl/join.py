@@ -22,6 +22,7 @@ from ctl.knock import gets_in
 from ctl.remembered import Ports, recall
 from ctl.render import FORMATS, Column, Format, data, result, room, table, talk
 from ctl.settings import argument, flags, option, settings
+from ctl.up_names import node_here
 from schemas import codec
 from schemas.ids import NodeId, token
 from schemas.joining import FORMAT, Joining
@@ -42,6 +43,8 @@ class Here:
     data: Path
     doors: Doors
     ports: Ports
+    own: User
+    """Of the agent that `up` runs itself."""
 
 
 class Verb(click.Command):
@@ -55,9 +58,10 @@ class Verb(click.Command):
     def invoke(self, ctx: click.Context) -> Any:
         """Read where it is."""
         given = {argument(_DATA): ctx.params.pop(argument(_DATA))}
-        found = settings("operator", flags("operator", given), ctx.params.pop("config"))
-        data = Path(found.text("data.dir")).resolve()
-        ctx.obj = Here(data, recall_doors(data), recall(data) or Ports())
+        config = ctx.params.pop("config")
+        found = settings("operator", flags("operator", given), config)
+        data, own = Path(found.text("data.dir")).resolve(), agent_user(node_here(config))
+        ctx.obj = Here(data, recall_doors(data), recall(data) or Ports(), own)
         return super().invoke(ctx)
 
 
@@ -106,6 +110,8 @@ def list_all(here: Here, output: Format) -> None:
         result(*(row.node for row in rows))
     elif rows:
         result(*table(rows, COLUMNS, wide=output == "wide", room=room()))
+    elif here.doors.is_open:
+        talk("none: `flotilla join create NODE` lets one in")
     else:
         talk("none: this fleet listens on loopback only")
 
@@ -114,8 +120,16 @@ def list_all(here: Here, output: Format) -> None:
 @click.argument("node")
 @click.pass_obj
 def revoke_one(here: Here, node: str) -> None:
-    """Let NODE in no more. What runs there goes on until its agent is ended on that machine."""
+    """Let NODE in no more. Engines there run on: they are ended on that machine (docs/doors.md)."""
     user = _user(node)
+    if user == here.own:
+        raise Failure(
+            Exit.REFUSED,
+            "own_node",
+            f"{node} is this machine's own node, which `flotilla up` lets in",
+            why="its agent would be shut out, and the node unreachable until the next `flotilla up`",
+            steps=["flotilla join list"],
+        )
     if user not in admitted(here.data):
         raise Failure(
             Exit.NOT_FOUND, "not_joined", f"{node} has not joined", steps=["flotilla join list"]
@@ -123,6 +137,7 @@ def revoke_one(here: Here, node: str) -> None:
     revoke(here.data, user)
     now = reload(here.data)
     result(f"{node} is let in no more" + ("" if now else ", once `flotilla up` runs here"))
+    talk("engines there run on until they are ended on that machine: docs/doors.md says how")
 
 
 @click.command("entry")
@@ -185,6 +200,14 @@ def _check(here: Here, node: str, user: User, file: Path) -> None:
             "this fleet listens on loopback only: no other machine can reach it",
             steps=["flotilla up --listen ADDRESS"],
         )
+    if user == here.own:
+        raise Failure(
+            Exit.REFUSED,
+            "own_node",
+            f"{node} is this machine's own node, which `flotilla up` lets in",
+            why="each machine has a name of its own",
+            steps=["flotilla join create OTHER"],
+        )
     if user in admitted(here.data):
         raise Failure(
             Exit.REFUSED,
@@ -194,7 +217,13 @@ def _check(here: Here, node: str, user: User, file: Path) -> None:
             steps=[f"flotilla join revoke {node}"],
         )
     if file.exists():
-        raise Failure(Exit.REFUSED, "file_there", f"{file} is there already", why="--to OTHER")
+        raise Failure(
+            Exit.REFUSED,
+            "file_there",
+            f"{file} is there already",
+            why="it may be a file that lets another machine in, so it is not written over",
+            steps=[f"flotilla join create {node} --to OTHER"],
+        )
 
 
 def _text(file: Path) -> str:

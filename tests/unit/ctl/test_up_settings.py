@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from ctl.admitted import admit, admitted, reload, revoke
 from ctl.doors import Doors, remember_doors
 from ctl.failure import Exit, Failure
-from ctl.join import create
+from ctl.join import create, list_all, revoke_one
 from ctl.remembered import Ports, recall, remember
 from ctl.up_plan import check_ports, programs
 from ctl.up_settings import options, planned
@@ -136,3 +136,42 @@ def test_a_name_that_nats_could_not_tell_apart_is_no_name(tmp_path: Path, name: 
     done = CliRunner().invoke(create, [name, "--data", str(tmp_path)])
     assert isinstance(done.exception, Failure)
     assert (done.exception.exit_code, done.exception.code) == (Exit.USAGE, "bad_name")
+
+
+OWN = "this-one"
+
+
+@pytest.fixture
+def open_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The data folder of an `up --listen` whose own node is OWN."""
+    monkeypatch.setenv("FLOTILLA_AGENT_NODE", OWN)
+    remember_doors(tmp_path, Doors(listen="127.0.0.2"))
+    return tmp_path
+
+
+@pytest.mark.parametrize("verb", [create, revoke_one])
+def test_the_node_of_up_itself_is_neither_joined_nor_shut_out(
+    verb: click.Command, open_here: Path
+) -> None:
+    admit(open_here, User("agent", OWN))
+    done = CliRunner().invoke(verb, [OWN, "--data", str(open_here)])
+    assert isinstance(done.exception, Failure)
+    assert (done.exception.exit_code, done.exception.code) == (Exit.REFUSED, "own_node")
+    assert User("agent", OWN) in admitted(open_here)
+
+
+def test_a_fleet_that_listens_and_lets_nobody_in_says_how_one_comes_in(open_here: Path) -> None:
+    done = CliRunner().invoke(list_all, ["--data", str(open_here)])
+    assert "`flotilla join create NODE` lets one in" in done.stderr
+    assert "loopback" not in done.stderr
+
+
+def test_a_join_file_that_is_there_is_not_written_over_and_another_is_asked_for(
+    open_here: Path,
+) -> None:
+    (open_here / "node-2.join").write_text("kept")
+    done = CliRunner().invoke(create, ["node-2", "--data", str(open_here)])
+    assert isinstance(done.exception, Failure)
+    assert done.exception.steps == ("flotilla join create node-2 --to OTHER",)
+    assert "not written over" in done.exception.why
+    assert (open_here / "node-2.join").read_text() == "kept"
