@@ -59,6 +59,8 @@ class Checker:
         """It begins with the log: there are no claims before it."""
         self._next = first
         self._log = ""
+        self._earlier: set[str] = set()
+        """Logs that this one goes on from."""
         self._fence = 0
         self._claimed = self._whole
         self._recovering = False
@@ -112,7 +114,9 @@ class Checker:
             earlier = {log_prefix(log) for log in (document.parent, *document.ancestors) if log}
             if self._log and self._log not in earlier:
                 return f"genesis of log {document.log_id}, which does not go on from {self._log}"
-            self._log = log_prefix(document.log_id)
+            self._log, self._earlier = log_prefix(document.log_id), earlier
+        if event.log in self._earlier and not event.src.startswith("control/"):
+            return ""  # Of who had not moved over yet; the state sets it aside, and its writer writes anew.
         if not self._log:
             self._log = event.log
             return "the log does not begin with its genesis" if self._whole else ""

@@ -3,7 +3,7 @@
 import pytest
 
 from schemas import subjects
-from schemas.documents import Gone
+from schemas.documents import Genesis, Gone
 from services.journal.checks import Checker, Finding, compare
 from services.log.stored import Stored
 from tests.builders import a_node, a_pointer, a_verdict, an_event
@@ -113,6 +113,15 @@ def test_an_event_of_another_log_is_found() -> None:
     past.log_id = LOG_ID
     past.say(VERDICT, a_verdict())
     assert kinds(past) == [(at, "log"), (foreign, "log")]
+
+
+def test_who_had_not_moved_over_yet_when_a_log_was_gone_on_from_is_no_fault_of_it() -> None:
+    past = begun()
+    genesis = Genesis(log_id=NEXT_ID, format=1, parent=LOG_ID)
+    past.put(subjects.GENESIS, an_event(genesis, log=NEXT_ID))
+    past.put(INFO, an_event(NODE, log=LOG_ID, src=f"agent/{NODE.node}"))
+    at = past.put(VERDICT, an_event(a_verdict("node-1"), log=LOG_ID))  # Control had.
+    assert [found for found in kinds(past) if found[1] == "log"] == [(at, "log")]
 
 
 def test_a_log_must_begin_with_its_genesis() -> None:
