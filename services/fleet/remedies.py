@@ -124,7 +124,7 @@ class Remedies:
 
     def _is_lost(self, subject: str) -> bool:
         state = self._state
-        bad = subject in state.unreadable or subject in state.unknown
+        bad = state.is_set_aside(subject)
         return bad and state.held(subject) is None
 
     def _assigned(self, node: Token) -> set[ReplicaId]:

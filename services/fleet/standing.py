@@ -160,8 +160,7 @@ def is_removed(state: FleetState, node: NodeId) -> bool:
     """No agent describes the node any more."""
     if state.info(node) is not None:
         return False
-    subject = subjects.node_info(node)
-    return subject not in state.unreadable and subject not in state.unknown
+    return not state.is_set_aside(subjects.node_info(node))
 
 
 def is_void(state: FleetState, held: Held[ShardStatus]) -> bool:

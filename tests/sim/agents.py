@@ -88,7 +88,6 @@ class Machine:
         self.kill_agent()
         for engine in self.engines:
             engine.alive = False
-            engine.tags.add("power")
             engine.ended(engine)
         self.engines.clear()
 
@@ -119,14 +118,13 @@ class Machine:
         engine = Engine(order, life.run, process, world.now + START_SECONDS + load, self._ended)
         self.engines.append(engine)
         if never:
-            world.kernel.after(START_SECONDS + 3.0, lambda: self.crash(engine, "never"))
+            world.kernel.after(START_SECONDS + 3.0, lambda: self.crash(engine))
         return engine
 
-    def crash(self, engine: Engine, why: str) -> None:
+    def crash(self, engine: Engine) -> None:
         """It ends by itself."""
         if engine.alive:
             engine.alive = False
-            engine.tags.add(why)
             self._ended(engine)
 
     def _ended(self, engine: Engine) -> None:
@@ -302,7 +300,7 @@ class Agent(Program):
             return
         self._check_ended_well(life, engine)
         engine.terminated = True
-        self.world.kernel.after(seconds, lambda: self.machine.crash(engine, "stopped"))
+        self.world.kernel.after(seconds, lambda: self.machine.crash(engine))
 
     def _check_ended_well(self, life: Life, engine: Engine) -> None:
         """Requests are cut only when their time is up, or by a fault."""

@@ -1,7 +1,7 @@
 """Engines of a machine: processes that load, serve and end, whatever becomes of the agent."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from schemas.documents import AssignedShard, LastError, ProcessIdentity
 from schemas.ids import ReplicaId
@@ -26,7 +26,6 @@ class Engine:
     streams: int = 0
     terminated: bool = False
     readied: bool = False
-    tags: set[str] = field(default_factory=set[str])
 
     @property
     def replica(self) -> ReplicaId:

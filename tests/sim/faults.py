@@ -120,7 +120,7 @@ class _Faults:
     def _engine_crash(self, fault: Fault) -> None:
         machine = self._machine(fault)
         if machine.engines:
-            machine.crash(machine.engines[fault.target % len(machine.engines)], "fault")
+            machine.crash(machine.engines[fault.target % len(machine.engines)])
 
     def _answers_lost(self, fault: Fault) -> None:
         def heal() -> None:

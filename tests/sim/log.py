@@ -1,13 +1,10 @@
-"""What JetStream promises of LOG and STATE, and no more: one order, guards, one answer a write, or none.
-
-`tests/sim/test_log.py` runs one random script against this and against a real server.
-"""
+"""What JetStream promises of LOG and STATE, and no more: one order, guards, one answer a write, or none."""
 
 from collections.abc import Sequence
 
 from msgspec import Struct
 
-from schemas import codec, subjects
+from schemas import subjects
 from services.log.append import Sealed
 
 
@@ -67,8 +64,3 @@ class Log:
         self.messages.append(message)
         self._last[event.subject] = self._ids[event.id] = sequence
         return sequence
-
-
-def source(message: Message) -> str:
-    """Who wrote it."""
-    return codec.decode_event(message.payload).src

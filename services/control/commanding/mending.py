@@ -75,7 +75,7 @@ def plan_mend(moment: Moment, request: Mend, actor: Actor) -> Planned:
 
 def _refusal(state: FleetState, request: Mend) -> No | None:
     subject = request.subject
-    if subject not in state.unreadable and subject not in state.unknown:
+    if not state.is_set_aside(subject):
         return No("not_bad", f"{subject} can be read", why="there is nothing to mend", next=VERB)
     remedy = Remedies(state).of(subject)
     if request.to in remedy.ways:
